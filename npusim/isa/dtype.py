@@ -1,0 +1,60 @@
+"""Element types of the simulated instruction set."""
+
+from __future__ import annotations
+
+from enum import Enum
+
+import ml_dtypes
+import numpy as np
+
+
+class DType(Enum):
+    """An element type: its short name, its code in the flat encoding, its width and its NumPy type.
+
+    `S4` is stored two to a byte, low nibble first; in NumPy arrays it is held as one `int8` per element.
+    """
+
+    F16 = ("f16", 0, 16, np.float16)
+    BF16 = ("bf16", 1, 16, ml_dtypes.bfloat16)
+    F32 = ("f32", 2, 32, np.float32)
+    S4 = ("s4", 3, 4, np.int8)
+    S8 = ("s8", 4, 8, np.int8)
+    U8 = ("u8", 5, 8, np.uint8)
+    S16 = ("s16", 6, 16, np.int16)
+    U16 = ("u16", 7, 16, np.uint16)
+    S32 = ("s32", 8, 32, np.int32)
+    U32 = ("u32", 9, 32, np.uint32)
+    S64 = ("s64", 10, 64, np.int64)
+    U64 = ("u64", 11, 64, np.uint64)
+
+    def __init__(self, short: str, code: int, bits: int, numpy_type: type) -> None:
+        self.short = short
+        self.code = code
+        self.bits = bits
+        self.np: np.dtype = np.dtype(numpy_type)
+        self.is_float = short in ("f16", "bf16", "f32")
+        self.is_signed = short[0] in ("s", "f", "b")
+
+    @property
+    def size(self) -> int:
+        """Bytes of one element; `S4` has no whole number of bytes and raises `ValueError`."""
+        if self.bits < 8:
+            raise ValueError(f"{self.short}: elements are {self.bits} bits wide; count bytes with `bytes_of`")
+        return self.bits // 8
+
+    def bytes_of(self, count: int) -> int:
+        """Bytes that `count` consecutive elements take, rounded up."""
+        return -(-count * self.bits // 8)
+
+    def __repr__(self) -> str:
+        return self.short
+
+
+BY_NAME = {d.short: d for d in DType}
+BY_CODE = {d.code: d for d in DType}
+BY_NUMPY = {d.np: d for d in DType if d is not DType.S4}
+"""NumPy type to element type; `int8` is `S8`."""
+
+F16, BF16, F32 = DType.F16, DType.BF16, DType.F32
+S4, S8, U8, S16, U16 = DType.S4, DType.S8, DType.U8, DType.S16, DType.U16
+S32, U32, S64, U64 = DType.S32, DType.U32, DType.S64, DType.U64
