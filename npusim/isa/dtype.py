@@ -49,6 +49,8 @@ class DType(Enum):
     def __repr__(self) -> str:
         return self.short
 
+    __hash__ = object.__hash__  # members are singletons, and this one runs in C
+
 
 BY_NAME = {d.short: d for d in DType}
 BY_CODE = {d.code: d for d in DType}
