@@ -1,7 +1,7 @@
 """What an instruction is: one frozen class that knows its operands, meaning, cost and words.
 
-A class decorated with `@instruction` joins `REGISTRY`; assembly text, flat encoding, checks, the reference page
-and the registry-wide tests are derived from it.
+A class decorated with `@instruction` joins `REGISTRY`; assembly text, flat encoding, checks, the reference
+page and the registry-wide tests are derived from it.
 """
 
 from __future__ import annotations
@@ -373,8 +373,8 @@ C = TypeVar("C", bound=type[Instruction])
 def instruction(cls: C) -> C:
     """Make a class an instruction: a frozen, slotted, keyword-only dataclass in `REGISTRY`.
 
-    Raises `TypeError` for a second class of the same name, a class without a docstring of its own, or a field that
-    has no flat encoding.
+    Raises `TypeError` for a second class of the same name, a class without a docstring of its own, or a field
+    that has no flat encoding.
     """
     name = cls.__name__
     if name in REGISTRY:

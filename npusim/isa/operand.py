@@ -67,8 +67,9 @@ class Operand(NamedTuple):
 class Tile(Operand):
     """A typed window into a space: an operand with a shape in elements, dense and row-major.
 
-    A tile is the operand of its first element and is passed wherever an operand is; two tiles with the same start
-    are equal as operands. Slicing along the first axis, `flat`, `reshape` and `as_type` give further tiles.
+    A tile is the operand of its first element and is passed wherever an operand is; two tiles with the same
+    start are equal as operands. Slicing along the first axis, `flat`, `reshape` and `as_type` give further
+    tiles.
     """
 
     shape: tuple[int, ...]

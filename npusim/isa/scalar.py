@@ -1,4 +1,4 @@
-"""Instructions of the scalar unit: values in registers, single elements, control state, and time between calls."""
+"""Instructions of the scalar unit: registers, single elements, control state, and time between calls."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class ScalarInstruction(Instruction):
                 )
             if operand.address % operand.dtype.size:
                 raise self.error(
-                    f"{name} must be aligned to its {operand.dtype.size} bytes, not start at {operand.address:#x}"
+                    f"{name} must start at a multiple of {operand.dtype.size} bytes, not at {operand.address:#x}"
                 )
         for index in (*self.registers_read(), *self.registers_written()):
             if not 0 <= index < REGISTERS:
@@ -100,9 +100,10 @@ class GetValue(ScalarInstruction):
 
 @instruction
 class SetValue(ScalarInstruction):
-    """Write a register or an immediate to one element of UB, or through the data cache to GM.
+    """Write a register or an immediate to an element of UB, or through the data cache to GM.
 
-    A store to GM reaches memory when its line is cleaned. Cost: the store time of UB, one cycle into the cache.
+    A store to GM reaches memory when its line is cleaned. Cost: the store time of UB, one cycle into the
+    cache.
     """
 
     dst: Place
@@ -212,7 +213,7 @@ class ScalarAlu(ScalarInstruction):
 
 @instruction
 class ScalarWork(ScalarInstruction):
-    """Stand for `count` scalar operations between calls: address arithmetic, loop control, argument set-up."""
+    """Stand for `count` scalar operations between calls: addresses, loop control, argument set-up."""
 
     count: int
 
@@ -282,7 +283,9 @@ class StateInstruction(Instruction):
 
 @instruction
 class SetMaskCount(StateInstruction):
-    """Enter counter mode: vector instructions process as many elements as the mask counts, whatever their repeat."""
+    """Enter counter mode: vector instructions process as many elements as the mask counts, whatever their
+    repeat.
+    """
 
     def update(self, state: State) -> State:
         """Return the state in counter mode."""
@@ -347,7 +350,7 @@ class ResetMask(StateInstruction):
 
 @instruction
 class SetAtomic(StateInstruction):
-    """Make stores from UB, L1 and L0C to GM combine with the value there: add, max, min, or replace it again."""
+    """Make stores from UB, L1 and L0C to GM add to, or take the max or min with, the value there."""
 
     op: Atomic
     dtype: DType = F32
@@ -397,8 +400,9 @@ _SWITCHES = {
 class SetControl(StateInstruction):
     """Write one control bit or parameter of the core's state.
 
-    Switches take 0 or 1; scales take float32 bits; the offset takes -256..255; pad bits are those of one element. The
-    scales of the fixpipe and of dequantising casts may not be infinite, NaN or subnormal (hardware.md 4, H).
+    Switches take 0 or 1; scales take float32 bits; the offset takes -256..255; pad bits are those of one
+    element. The scales of the fixpipe and of dequantising casts may not be infinite, NaN or subnormal
+    (hardware.md 4, H).
     """
 
     what: Control

@@ -1,7 +1,7 @@
 """The control state of a core: masks, atomics, quantisation and control bits.
 
-State is set by visible instructions that take effect in program order; it is a value, so that an instruction and the
-state it meets say together what it does and costs.
+State is set by visible instructions that take effect in program order; it is a value, so that an instruction
+and the state it meets say together what it does and costs.
 """
 
 from __future__ import annotations
@@ -37,7 +37,9 @@ class State:
     atomic_dtype: DType = DType.F32
     """Element type of that operation."""
     saturate: bool = True
-    """CTRL[48] = 0: overflow gives the largest finite value and NaN gives zero (numerics.md 5.2, reset value)."""
+    """CTRL[48] = 0: overflow gives the largest finite value and NaN gives zero (numerics.md 5.2, reset
+    value).
+    """
     saturate_int: bool = False
     """Clamp integer vector arithmetic instead of wrapping (CTRL[53], reset value 0; numerics.md 5.2)."""
     hf32: bool = False

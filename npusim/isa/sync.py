@@ -120,7 +120,8 @@ class PipeBarrier(Instruction):
 class CrossCoreSetFlag(Instruction):
     """Count one up on a cross-core flag of the receiving cores once everything earlier on pipe `on` is done.
 
-    The receivers follow from `group` and the core that sets. At most the chip's limit of sets may be outstanding.
+    The receivers follow from `group` and the core that sets. At most the chip's limit of sets may be
+    outstanding.
     """
 
     group: Group
