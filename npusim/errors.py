@@ -1,6 +1,7 @@
 """The errors npusim raises, each with the exit code the command line gives it.
 
-A message names the subject, the rule, the value, the place and the next step, in one or two lines, lower case.
+A message names the subject, the rule, the value, the place and the next step, in one or two lines, lower
+case.
 `ValueError` and `TypeError` are kept for misuse of the Python API.
 """
 

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 KIB = 1024
 BLOCK_BYTES = 32
-"""Bytes of a datablock, the smallest unit of on-chip transfers and strides (hardware.md 3.1, H)."""
+"""Bytes of a datablock, the smallest unit of on-chip transfers and strides (Ascend C guide, H)."""
 REPEAT_BYTES = 256
-"""Bytes that one repeat of a vector instruction covers: eight datablocks (hardware.md 3.1, H)."""
+"""Bytes that one repeat of a vector instruction covers: eight datablocks (Ascend C guide, H)."""
 FRACTAL_BYTES = 512
-"""Bytes of a fractal of 1-, 2- and 4-byte types: 16 rows of 32 bytes (design.md 5, H)."""
+"""Bytes of a fractal of 1-, 2- and 4-byte types: 16 rows of 32 bytes (Ascend C guide, H)."""
 
 
 def ceil_div(value: int, step: int) -> int:
@@ -25,7 +25,7 @@ def align_up(value: int, step: int) -> int:
 
 
 def ns_to_cycles(ns: float, clock_mhz: float) -> int:
-    """Convert nanoseconds to whole cycles, rounded up; a thousandth of a cycle is forgiven for binary fractions."""
+    """Convert nanoseconds to whole cycles, rounded up; a thousandth of a cycle is forgiven as float noise."""
     return -int(-(ns * clock_mhz / 1000.0 - 1e-3) // 1)
 
 

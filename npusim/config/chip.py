@@ -1,8 +1,8 @@
 """The hardware description: what a chip is, in numbers, and how each number is known.
 
-A chip says what the hardware does, never what a program chooses. Every numeric field carries its unit in its name and
-an entry in `sources`. Rates of the memory system are in bytes per core cycle, latencies that do not scale with the
-core clock in nanoseconds.
+A chip says what the hardware does, never what a program chooses. Every numeric field carries its unit in its
+name and an entry in `sources`. Rates of the memory system are in bytes per core cycle, latencies that do not
+scale with the core clock in nanoseconds.
 """
 
 from __future__ import annotations
@@ -11,20 +11,56 @@ import hashlib
 import json
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    PositiveFloat,
+    PositiveInt,
+    Strict,
+    model_validator,
+)
 
+from npusim.errors import did_you_mean
 from npusim.units import KIB, gb_per_s_to_bytes_per_cycle, ns_to_cycles
 
 Cycles = Annotated[int, Field(ge=0)]
 Nanoseconds = Annotated[float, Field(ge=0)]
 Confidence = Literal["H", "M", "L"]
-Rate = tuple[PositiveInt, PositiveInt, PositiveInt]
+Rate = Annotated[tuple[PositiveInt, PositiveInt, PositiveInt], Strict(False)]
+CubeType = Literal["f16", "bf16", "f32", "hf32", "s8", "s4"]
+COST_CLASSES = (
+    *("two_source", "one_source", "approx", "transcendental", "div", "muladd_dst", "compare", "select"),
+    *("cast", "gather_mask", "reduce_block", "reduce_repeat", "reduce_pair", "transpose", "brcb", "gather"),
+    *("fill", "copy"),
+)
+VECTOR_TYPES = ("default", "f16", "bf16", "f32", "s4", "s8", "u8", "s16", "u16", "s32", "u32", "s64", "u64")
+
+
+def _one_of(what: str, known: tuple[str, ...]) -> AfterValidator:
+    def check(word: str) -> str:
+        if word not in known:
+            raise ValueError(f"unknown {what}{did_you_mean(word, known)}")
+        return word
+
+    return AfterValidator(check)
+
+
+CostClass = Annotated[
+    str, _one_of("cost class", COST_CLASSES), Field(json_schema_extra={"enum": list(COST_CLASSES)})
+]
+VectorType = Annotated[
+    str, _one_of("element type", VECTOR_TYPES), Field(json_schema_extra={"enum": list(VECTOR_TYPES)})
+]
 
 
 class Section(BaseModel):
-    """Base of every part of a chip: unknown keys are errors, values are fixed once loaded."""
+    """Base of every part of a chip: unknown keys, wrong types and infinities are errors, values are fixed."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, strict=True, allow_inf_nan=False, use_attribute_docstrings=True
+    )
 
 
 class Source(Section):
@@ -33,7 +69,11 @@ class Source(Section):
     source: str = Field(alias="from", min_length=1)
     """Document, measurement or derivation."""
     confidence: Confidence
-    """H: vendor document or consistent with a vendor measurement; M: one measurement or a fit; L: placeholder or inference."""
+    """How far to trust it.
+
+    H: vendor document or consistent with a vendor measurement; M: one measurement or a fit; L: placeholder or
+    inference.
+    """
 
 
 class Cores(Section):
@@ -46,18 +86,25 @@ class Cores(Section):
     vector_per_cube: Annotated[int, Field(ge=1, le=2)]
     """Vector cores that belong to one cube core; 1 on a coupled chip."""
 
+    @model_validator(mode="after")
+    def _one_vector_unit(self) -> Cores:
+        if self.arrangement == "coupled" and self.vector_per_cube != 1:
+            raise ValueError(f"a coupled chip has 1 vector unit per core, got {self.vector_per_cube}")
+        return self
+
 
 class Cube(Section):
     """The matrix unit."""
 
-    rates: dict[Literal["f16", "bf16", "f32", "hf32", "s8", "s4"], Rate]
-    """Multiply-accumulates per cycle as (m, n, k), by operand type; a type that is absent is not supported."""
+    rates: dict[CubeType, Rate]
+    """Multiply-accumulates per cycle as (m, n, k), by operand type; an absent type is not supported."""
     head_streamed_cycles: Cycles
     """Cycles added to a Mmad that follows another without a gap."""
     head_isolated_cycles: Cycles
     """Cycles from the start of a lone Mmad to its result, beyond its steps."""
     interlock_fractals: Cycles
-    """A Mmad that accumulates into the tile of the one before needs a barrier below this many 16x16 result fractals."""
+    """Result fractals (16x16) from which on a Mmad may accumulate into the tile of the one before without a
+    barrier."""
     l0a_layout: Literal["ZZ", "NZ"]
     """Order of the fractals in L0A."""
 
@@ -79,9 +126,13 @@ class Vector(Section):
     """The vector unit: memory to memory, 256 bytes a repeat."""
 
     head_cycles: Cycles
-    """Cycles of every vector instruction before its first repeat; heads of successive instructions do not overlap."""
-    cycles_per_repeat: dict[str, dict[str, PositiveFloat]]
-    """Cycles per repeat by cost class of the instruction, then by element type or `default`."""
+    """Cycles of every vector instruction before its first repeat; heads of successive ones do not overlap."""
+    cycles_per_repeat: dict[CostClass, dict[VectorType, PositiveFloat]]
+    """Cycles per repeat by cost class of the instruction, then by element type or `default`.
+
+    A class that is absent is not supported. A repeat is 256 bytes: of the wider type for a cast, of the
+    result for a brcb (8 blocks). A repeat of a transpose is 16 rows of 32 bytes.
+    """
     banks: Banks
 
 
@@ -131,11 +182,15 @@ class Queues(Section):
     mte1: PositiveInt
     mte2: PositiveInt
     mte3: PositiveInt
-    fix: PositiveInt
+    fix: Annotated[int, Field(ge=0)]
+    """0 on a coupled chip, which has no fixpipe."""
 
 
 class Path(Section):
-    """A path inside a core. An instruction occupies its pipe for issue + size / rate; its result is there a latency later."""
+    """A path inside a core.
+
+    An instruction occupies its pipe for issue + size / rate; its result is there a latency later.
+    """
 
     bytes_per_cycle: PositiveFloat | None = None
     elements_per_cycle: PositiveFloat | None = None
@@ -196,7 +251,7 @@ class Ports(Section):
 
 
 class L2(Section):
-    """The cache that all cores share: write-back, write-allocate without fetch, least recently used out first."""
+    """The cache that all cores share: write-back, write-allocate without fetch, least recently used goes."""
 
     size_mib: PositiveInt
     read_bytes_per_cycle: PositiveFloat
@@ -276,7 +331,11 @@ class Chip(Section):
     flags: Flags
     launch: Launch
     sources: dict[str, Source]
-    """Source of every number, by dotted path; a path to a section covers all numbers in it that have no entry of their own."""
+    """Source of every number, by dotted path.
+
+    A path to a section covers all numbers in it that have no entry of their own. A loaded chip has one entry
+    per number; a list of numbers counts as one.
+    """
 
     @property
     def coupled(self) -> bool:
@@ -306,10 +365,11 @@ class Chip(Section):
 
         Raises `KeyError` where no entry covers the path; the loader refuses such chips.
         """
-        while path:
-            if path in self.sources:
-                return self.sources[path].confidence
-            path = path.rpartition(".")[0]
+        above = path.partition("[")[0]
+        while above:
+            if above in self.sources:
+                return self.sources[above].confidence
+            above = above.rpartition(".")[0]
         raise KeyError(path)
 
     def numbers(self) -> dict[str, float]:

@@ -1,0 +1,137 @@
+"""YAML to Chip: lookup, `extends`, overrides, and errors that name file and line."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from pydantic import ValidationError
+
+from npusim.config.chip import Chip, Source
+from npusim.config.document import Document, KeyPath, dotted, raise_errors, read_document, show
+from npusim.config.explain import explain
+from npusim.config.find import Found, find_chip, is_path
+from npusim.config.merge import OVERRIDE, file_sources, merge, numbers, override, override_pairs
+from npusim.errors import ConfigError
+
+SCHEMA = "npusim.chip/1"
+
+
+def load_chip(
+    name_or_path: str | os.PathLike[str] = "ascend-910b4",
+    *,
+    overrides: Mapping[str, object] | Sequence[str] = (),
+) -> Chip:
+    """Load a chip: a path, else a name in ./configs, else a shipped name, else an entry point.
+
+    `overrides` are `path=value` strings, their values read as YAML, or a mapping from dotted paths to values.
+    An overridden number has the source `override` and confidence L unless its value stays the same. Raises
+    `ConfigError` with one line per error, at most ten.
+    """
+    pairs = override_pairs(overrides)
+    name = os.fspath(name_or_path)
+    found = find_chip(name, path=is_path(name) or not isinstance(name_or_path, str))
+    resolved = _resolve(_chain(found))
+    document, changed, wrong = override(resolved.document, pairs)
+    if found.file.name.startswith("_") or str(document.data.get("name")).startswith("_"):
+        raise ConfigError(f"{found.shown}: is a base for other chips and no chip; extend it")
+    sources = resolved.sources | dict.fromkeys(changed, OVERRIDE)
+    kept = [dotted(path) for path, _ in numbers(document.data)]
+    document.data["sources"] = {path: sources[path] for path in kept if path in sources}
+    lines, bad, chip = [*resolved.errors, *wrong], set[KeyPath](), None
+    try:
+        chip = Chip.model_validate(document.data)
+    except ValidationError as error:
+        explained = explain(error, document.place)
+        bad = {path for path, _ in explained}
+        lines += [line for _, line in explained]
+    lines += [_no_source(group) for paths in resolved.unsourced if (group := _without(paths, bad))]
+    raise_errors(sorted(lines, key=_by_place))
+    assert chip is not None, "a chip that does not validate has at least one error line"
+    return chip
+
+
+@dataclass
+class _Resolved:
+    """A chain of files laid over each other, base first."""
+
+    document: Document = field(default_factory=lambda: Document({}))
+    sources: dict[str, Source] = field(default_factory=dict)
+    errors: list[str] = field(default_factory=list)
+    unsourced: list[dict[KeyPath, str]] = field(default_factory=list)
+    """Per file, the numbers without a source and their places."""
+
+
+def _chain(found: Found) -> list[tuple[Found, Document]]:
+    """Read a file and all that it extends, base first."""
+    chain = [(found, read_document(found.file, found.shown))]
+    while "extends" in chain[-1][1].data:
+        near, document = chain[-1]
+        place, parent = document.place(("extends",)), document.data["extends"]
+        if not isinstance(parent, str) or not parent:
+            raise ConfigError(f"{place}: extends: must be the name or the path of a chip, got {show(parent)}")
+        walk = " -> ".join([*(f.shown for f, _ in chain), parent])
+        try:
+            found = find_chip(parent, path=is_path(parent), near=near)
+        except ConfigError as error:
+            raise ConfigError(f"{place}: extends: {error} ({walk})") from None
+        if any(found.same(seen) for seen, _ in chain):
+            raise ConfigError(f"{place}: extends: chips extend each other in a circle ({walk})")
+        chain.append((found, read_document(found.file, found.shown)))
+    return chain[::-1]
+
+
+def _resolve(chain: list[tuple[Found, Document]]) -> _Resolved:
+    """Merge a chain of files; what each file sets must have its source in the same file."""
+    resolved = _Resolved()
+    for _, document in chain:
+        resolved.errors += _header(document)
+        sources, unsourced, errors = file_sources(document)
+        resolved.errors += errors
+        resolved.sources |= sources
+        resolved.unsourced.append({path: document.place(path) for path in unsourced})
+        body = {key: value for key, value in document.data.items() if key not in ("extends", "sources")}
+        resolved.document = merge(resolved.document, Document(body, document.places))
+    return resolved
+
+
+def _header(document: Document) -> list[str]:
+    """Check what a file does not inherit: its schema and its name."""
+    schema, name = document.data.get("schema"), document.data.get("name")
+    errors = []
+    if schema != SCHEMA:
+        got = (
+            f"must be {SCHEMA}, got {show(schema)}" if "schema" in document.data else "required, but missing"
+        )
+        errors.append(f"{document.place(('schema',))}: schema: {got}")
+    if "name" not in document.data:
+        errors.append(f"{document.place(())}: name: required, but missing")
+    elif not isinstance(name, str) or not name:
+        errors.append(f"{document.place(('name',))}: name: must be text, got {show(name)}")
+    return errors
+
+
+def _without(paths: dict[KeyPath, str], bad: set[KeyPath]) -> dict[KeyPath, str]:
+    """Drop the paths at, above or below which another error is reported."""
+    return {
+        path: place
+        for path, place in paths.items()
+        if not any(path[: len(b)] == b or b[: len(path)] == path for b in bad)
+    }
+
+
+def _no_source(paths: dict[KeyPath, str]) -> str:
+    names = [dotted(path) for path in paths]
+    more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+    place = next(iter(paths.values()))
+    return (
+        f"{place}: no source for {', '.join(names[:3])}{more}; add them, or a section above them, to sources"
+    )
+
+
+def _by_place(line: str) -> tuple[bool, str, int]:
+    """Sort key: lines of a file by number, overrides last."""
+    match = re.match(r"(.*?):(\d+): ", line)
+    return (False, match[1], int(match[2])) if match else (True, line, 0)

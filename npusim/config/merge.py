@@ -1,0 +1,159 @@
+"""Deep merge of chip documents, the sources of their numbers, and overrides."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from numbers import Integral, Real
+from typing import Any
+
+from pydantic import TypeAdapter, ValidationError
+
+from npusim.config.chip import Source
+from npusim.config.document import Document, KeyPath, dotted, parse_value
+from npusim.config.explain import explain, unknown
+from npusim.errors import ConfigError, did_you_mean
+
+OVERRIDE = Source.model_validate({"from": "override", "confidence": "L"})
+"""Source of an overridden number: an assumption of the user, so never better than L."""
+
+_SOURCES = TypeAdapter(dict[str, Source])
+_FIXED = ("schema", "extends", "sources")
+"""What an override may not touch."""
+
+
+def merge(below: Document, above: Document) -> Document:
+    """Lay one document over another: mappings merge, anything else replaces, null removes.
+
+    A null for a key that is not there stays, so that the model can refuse an unknown one.
+    """
+    result = Document(dict(below.data), dict(below.places))
+    for key, value in above.data.items():
+        _lay(result, result.data, (key,), value)
+    result.places.update(above.places)
+    return result
+
+
+def _lay(result: Document, into: dict[str, Any], path: KeyPath, value: Any) -> None:
+    key, old = str(path[-1]), into.get(str(path[-1]))
+    if isinstance(old, dict) and isinstance(value, dict):
+        into[key] = dict(old)
+        for inner, below in value.items():
+            _lay(result, into[key], (*path, inner), below)
+        return
+    for place in [p for p in result.places if p[: len(path)] == path]:
+        del result.places[place]
+    if value is None and key in into:
+        del into[key]
+    else:
+        into[key] = value
+
+
+def numbers(data: Mapping[str, Any], above: KeyPath = ()) -> Iterator[tuple[KeyPath, Any]]:
+    """Yield every number of a document with its key path; a list that holds a number counts as one."""
+    for key, value in data.items():
+        path = (*above, key)
+        if isinstance(value, dict):
+            if path != ("sources",):
+                yield from numbers(value, path)
+        elif any(_is_number(v) for v in (value if isinstance(value, list) else [value])):
+            yield path, value
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def file_sources(document: Document) -> tuple[dict[str, Source], list[KeyPath], list[str]]:
+    """Spread the sources of one file over its numbers.
+
+    Returns the source of every number, the numbers that have none, and the errors of the map itself.
+    """
+    given = document.data.get("sources", {})
+    try:
+        entries = _SOURCES.validate_python(given)
+    except ValidationError as error:
+        return {}, [], [line for _, line in explain(error, document.place, ("sources",))]
+    own = {dotted(path): path for path, _ in numbers(document.data)}
+    sections = {path.rpartition(".")[0] for path in own}
+    sections |= {section.rpartition(".")[0] for section in sections}
+    errors = [
+        f"{document.place(('sources', key))}: sources.{key}: matches no number of this file"
+        f"{did_you_mean(key, [*own, *sections])}"
+        for key in entries
+        if key not in own and not any(path.startswith(f"{key}.") for path in own)
+    ]
+    found = {path: source for path in own if (source := _nearest(entries, path))}
+    return found, [path for name, path in own.items() if name not in found], errors
+
+
+def _nearest(entries: dict[str, Source], path: str) -> Source | None:
+    while path and path not in entries:
+        path = path.rpartition(".")[0]
+    return entries.get(path)
+
+
+def override_pairs(overrides: Mapping[str, object] | Sequence[str]) -> list[tuple[str, Any]]:
+    """Return (dotted path, value) of overrides given as a mapping or as `a.b=value` strings."""
+    if isinstance(overrides, str):
+        raise TypeError(f"overrides must be a mapping or a list of 'path=value', got the text '{overrides}'")
+    if isinstance(overrides, Mapping):
+        return [(str(path), _plain(value)) for path, value in overrides.items()]
+    pairs = []
+    for item in overrides:
+        path, equals, text = item.partition("=")
+        if not equals or not text.strip():
+            raise ConfigError(f"override '{item}': must have the form path=value")
+        try:
+            pairs.append((path.strip(), parse_value(text)))
+        except ConfigError as error:
+            raise ConfigError(f"override '{item}': {error}") from None
+    return pairs
+
+
+def override(document: Document, pairs: list[tuple[str, Any]]) -> tuple[Document, set[str], list[str]]:
+    """Lay overrides over a resolved document.
+
+    Returns the new document, the dotted paths of the numbers that changed, and the errors.
+    """
+    errors: list[str] = []
+    before = {dotted(path): value for path, value in numbers(document.data)}
+    for name, value in pairs:
+        path = tuple(name.split("."))
+        if path[0] in _FIXED:
+            errors.append(f"override: {name}: {path[0]} cannot be overridden")
+        elif not _has_parent(document.data, path):
+            errors.append(f"override: {name}: {unknown(path, ())}")
+        else:
+            data: Any = value
+            for key in reversed(path):
+                data = {key: data}
+            document = merge(document, Document(data, dict.fromkeys(_paths(value, path), "override")))
+    after = {dotted(path): value for path, value in numbers(document.data)}
+    changed = {name for name, value in after.items() if name not in before or before[name] != value}
+    return document, changed, errors
+
+
+def _has_parent(data: Any, path: KeyPath) -> bool:
+    for key in path[:-1]:
+        data = data.get(key) if isinstance(data, dict) else None
+    return isinstance(data, dict)
+
+
+def _paths(value: Any, path: KeyPath) -> Iterator[KeyPath]:
+    yield path
+    if isinstance(value, dict):
+        for key, below in value.items():
+            yield from _paths(below, (*path, key))
+
+
+def _plain(value: object) -> Any:
+    """Turn what a caller may pass (mappings, tuples, NumPy numbers) into the types of a document."""
+    if isinstance(value, Mapping):
+        return {str(key): _plain(below) for key, below in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    if isinstance(value, bool):
+        return value
+    if isinstance(value, Integral):
+        return int(value)
+    return float(value) if isinstance(value, Real) else value
