@@ -1,0 +1,311 @@
+"""Programs: launches of streams over named segments of global memory, with inputs, a reference and a
+tolerance.
+"""
+
+from __future__ import annotations
+
+import inspect
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, overload
+
+import numpy as np
+from pydantic import BaseModel, ConfigDict, ValidationError, create_model
+
+from npusim.config.chip import Chip
+from npusim.errors import ConfigError, did_you_mean
+from npusim.isa.dtype import BY_NAME, BY_NUMPY, DType
+from npusim.isa.instruction import Array
+from npusim.isa.operand import Operand, Space, Tile
+from npusim.program.core import CoreKind, Launch, LaunchKind, StreamFunction, launch_cores
+
+SegmentRole = Literal["input", "output", "inout", "constant", "workspace"]
+Maker = Callable[[np.random.Generator], Array]
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentSpec:
+    """A named array in global memory."""
+
+    name: str
+    dtype: DType
+    shape: tuple[int, ...]
+    role: SegmentRole
+    maker: Maker | None = None
+    """Makes the content of an input from a generator, or of a constant, when no file gives it."""
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the array."""
+        return self.dtype.bytes_of(math.prod(self.shape))
+
+
+@dataclass(frozen=True, slots=True)
+class Expected:
+    """What a reference says an output should be, element by element."""
+
+    value: Array
+    """Exact or better-than-needed values, any real NumPy type."""
+    tolerance: Array | float = 0.0
+    """Largest absolute difference that is right, per element or for all."""
+
+
+Reference = Callable[[Mapping[str, Array]], Mapping[str, Expected]]
+
+
+@dataclass(slots=True)
+class Program:
+    """A program for one chip and one set of parameters, ready to run."""
+
+    name: str
+    params: dict[str, Any]
+    segments: list[SegmentSpec] = field(default_factory=list)
+    launches: list[Launch] = field(default_factory=list)
+    reference: Reference | None = None
+    source: str = ""
+    """File that defines it."""
+
+    @property
+    def inputs(self) -> list[SegmentSpec]:
+        """Segments that the user may fill."""
+        return [s for s in self.segments if s.role in ("input", "inout")]
+
+    @property
+    def outputs(self) -> list[SegmentSpec]:
+        """Segments that hold results."""
+        return [s for s in self.segments if s.role in ("output", "inout")]
+
+    @property
+    def useful_bytes(self) -> int:
+        """Compulsory traffic: every input read once, every output written once."""
+        return sum(s.nbytes for s in self.inputs) + sum(s.nbytes for s in self.outputs)
+
+
+class Builder:
+    """Collects the segments and launches of a program; its maker function receives it first."""
+
+    def __init__(self, chip: Chip, name: str, params: dict[str, Any]) -> None:
+        self.chip = chip
+        self.program = Program(name, params)
+
+    def input(
+        self, name: str, shape: tuple[int, ...], dtype: DType | str, maker: Maker | None = None
+    ) -> Tile:
+        """Declare an input; without a maker it is filled with small integers (exact in every type)."""
+        return self._segment(name, shape, dtype, "input", maker)
+
+    def output(self, name: str, shape: tuple[int, ...], dtype: DType | str) -> Tile:
+        """Declare an output, never written before the program writes it."""
+        return self._segment(name, shape, dtype, "output", None)
+
+    def inout(
+        self, name: str, shape: tuple[int, ...], dtype: DType | str, maker: Maker | None = None
+    ) -> Tile:
+        """Declare an array that is both read and left as a result."""
+        return self._segment(name, shape, dtype, "inout", maker)
+
+    def constant(self, name: str, value: Array, dtype: DType | str | None = None) -> Tile:
+        """Declare an array that the host puts into global memory before the program starts."""
+        kind = BY_NUMPY[value.dtype] if dtype is None else dtype
+        return self._segment(name, value.shape, kind, "constant", lambda _: value)
+
+    def workspace(self, name: str, shape: tuple[int, ...], dtype: DType | str) -> Tile:
+        """Declare scratch memory, never written before the program writes it."""
+        return self._segment(name, shape, dtype, "workspace", None)
+
+    def _segment(
+        self, name: str, shape: tuple[int, ...], dtype: DType | str, role: SegmentRole, maker: Maker | None
+    ) -> Tile:
+        if any(s.name == name for s in self.program.segments):
+            raise ConfigError(f"{self.program.name}: segment {name} is declared twice")
+        kind = element_type(dtype)
+        index = len(self.program.segments)
+        self.program.segments.append(SegmentSpec(name, kind, shape, role, maker))
+        return Tile(Operand(Space.GM, kind, 0, index), shape)
+
+    def launch(
+        self,
+        name: str,
+        *,
+        blocks: int = 1,
+        cube: StreamFunction | None = None,
+        vector: StreamFunction | None = None,
+        coupled: StreamFunction | None = None,
+        vectors_per_cube: int | None = None,
+    ) -> None:
+        """Start streams on `blocks` groups: `cube` on every cube core, `vector` on every vector core.
+
+        With `cube` and `vector` both vector cores of a group take part unless `vectors_per_cube` is 1. With
+        `vector` alone, `blocks` counts vector cores. `coupled` is the stream of a coupled core. Raises
+        `ConfigError` where the chip does not fit.
+        """
+        kind = _launch_kind(cube, vector, coupled, vectors_per_cube)
+        functions = {CoreKind.CUBE: cube, CoreKind.VECTOR: vector, CoreKind.COUPLED: coupled}
+        streams = {}
+        for core in launch_cores(self.chip, kind, blocks, name):
+            function = functions[core.kind]
+            assert function is not None
+            block = core.group
+            if kind is LaunchKind.VECTOR:
+                block = core.group * self.chip.cores.vector_per_cube + core.index
+            streams[core] = (function, block)
+        self.program.launches.append(Launch(name, kind, blocks, streams))
+
+    def reference(self, function: Reference) -> Reference:
+        """Declare the reference: from the inputs by name to the expected outputs. Shares no code with
+        instructions.
+        """
+        self.program.reference = function
+        return function
+
+
+def _launch_kind(cube: Any, vector: Any, coupled: Any, vectors_per_cube: int | None) -> LaunchKind:
+    if coupled is not None:
+        return LaunchKind.COUPLED
+    if cube is not None and vector is not None:
+        return LaunchKind.MIX_1_1 if vectors_per_cube == 1 else LaunchKind.MIX_1_2
+    if cube is not None:
+        return LaunchKind.CUBE
+    if vector is not None:
+        return LaunchKind.VECTOR
+    raise TypeError("a launch needs a stream function: cube, vector or coupled")
+
+
+def element_type(name: DType | str) -> DType:
+    """Return an element type from its short name or NumPy name.
+
+    Raises `ConfigError` where there is none.
+    """
+    if isinstance(name, DType):
+        return name
+    if name in BY_NAME:
+        return BY_NAME[name]
+    by_numpy = {d.name: t for d, t in BY_NUMPY.items()}
+    if name in by_numpy:
+        return by_numpy[name]
+    known = [*BY_NAME, *by_numpy]
+    raise ConfigError(f"element type {name!r} is not known{did_you_mean(name, known)}")
+
+
+class ProgramMaker:
+    """A function that builds programs, with its typed parameters; made by `@program`."""
+
+    def __init__(self, function: Callable[..., None], name: str) -> None:
+        self.name = name
+        self.function = function
+        self.summary = (inspect.getdoc(function) or "").partition("\n")[0]
+        self.model = _parameter_model(function, name)
+        self._infer: Callable[[Mapping[str, Array]], Mapping[str, Any]] | None = None
+
+    def from_inputs(self, function: Callable[[Mapping[str, Array]], Mapping[str, Any]]) -> Any:
+        """Declare which parameters the shapes and types of given inputs decide."""
+        self._infer = function
+        return function
+
+    def parameters(self) -> dict[str, tuple[str, Any]]:
+        """Return type and default of every parameter."""
+        return {n: (_type_name(f.annotation), f.default) for n, f in self.model.model_fields.items()}
+
+    def build(
+        self, chip: Chip, params: Mapping[str, Any] | None = None, inputs: Mapping[str, Array] | None = None
+    ) -> Program:
+        """Build the program for a chip.
+
+        Parameters that the given inputs decide need not be named; naming another value is an error. Raises
+        `ConfigError` for unknown or invalid parameters and for inputs the program does not have.
+        """
+        given = dict(params or {})
+        if inputs and self._infer is not None:
+            for key, value in self._infer(inputs).items():
+                if str(given.setdefault(key, value)) != str(value):
+                    wrong = f"{key}={given[key]}"
+                    raise ConfigError(f"{self.name}: {wrong} contradicts the input, which gives {value}")
+        values = self._validate(given)
+        builder = Builder(chip, self.name, values)
+        self.function(builder, **values)
+        builder.program.source = inspect.getsourcefile(self.function) or ""
+        names = [s.name for s in builder.program.inputs]
+        for key in inputs or {}:
+            if key not in names:
+                there = " ".join(names) or "none"
+                raise ConfigError(f"{self.name}: no input {key}{did_you_mean(key, names)}; inputs: {there}")
+        return builder.program
+
+    def _validate(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        known = list(self.model.model_fields)
+        for key in given:
+            if key not in known:
+                there = " ".join(known)
+                raise ConfigError(
+                    f"{self.name}: no parameter {key}{did_you_mean(key, known)}; parameters: {there}"
+                )
+        try:
+            return dict(self.model(**given))
+        except ValidationError as error:
+            first = error.errors()[0]
+            key, message = first["loc"][0], first["msg"]
+            message = message[0].lower() + message[1:]
+            raise ConfigError(f"{self.name}: {key}={given.get(str(key))}: {message}") from None
+
+
+@overload
+def program(function: Callable[..., None]) -> ProgramMaker: ...
+@overload
+def program(*, name: str) -> Callable[[Callable[..., None]], ProgramMaker]: ...
+def program(function: Callable[..., None] | None = None, *, name: str | None = None) -> Any:
+    """Turn a function of a `Builder` and keyword-only parameters with types and defaults into a program
+    maker.
+    """
+    if function is None:
+        return lambda f: ProgramMaker(f, name or f.__name__)
+    return ProgramMaker(function, function.__name__)
+
+
+def _parameter_model(function: Callable[..., None], name: str) -> type[BaseModel]:
+    signature = inspect.signature(function, eval_str=True)
+    fields: dict[str, Any] = {}
+    for parameter in list(signature.parameters.values())[1:]:
+        if parameter.kind is not parameter.KEYWORD_ONLY or parameter.default is parameter.empty:
+            raise TypeError(f"{name}: parameter {parameter.name} must be keyword-only and have a default")
+        fields[parameter.name] = (parameter.annotation, parameter.default)
+    return create_model(name, __config__=ConfigDict(extra="forbid", validate_default=True), **fields)
+
+
+def _type_name(annotation: Any) -> str:
+    args = getattr(annotation, "__args__", None)
+    if args and getattr(annotation, "__origin__", None) is Literal:
+        return " | ".join(map(str, args))
+    return str(getattr(annotation, "__name__", annotation))
+
+
+def make_inputs(program: Program, seed: int, given: Mapping[str, Array] | None = None) -> dict[str, Array]:
+    """Return the content of every input and constant, from the given arrays or from the makers and a seed.
+
+    Every segment draws from a child of `SeedSequence(seed)` of its own. Raises `ConfigError` where a given
+    array has another shape or element type than the segment.
+    """
+    children = np.random.SeedSequence(seed).spawn(len(program.segments))
+    arrays = {}
+    for spec, child in zip(program.segments, children, strict=True):
+        if spec.role not in ("input", "inout", "constant"):
+            continue
+        if given and spec.name in given:
+            array = given[spec.name]
+            if array.shape != spec.shape or array.dtype != spec.dtype.np:
+                raise ConfigError(
+                    f"{program.name}: input {spec.name} must be {spec.dtype.np.name} of shape {spec.shape}, "
+                    f"not {array.dtype.name} of shape {array.shape}"
+                )
+        else:
+            generator = np.random.Generator(np.random.PCG64(child))
+            array = small_integers(generator, spec) if spec.maker is None else spec.maker(generator)
+            array = np.ascontiguousarray(array, spec.dtype.np).reshape(spec.shape)
+        arrays[spec.name] = array
+    return arrays
+
+
+def small_integers(generator: np.random.Generator, spec: SegmentSpec) -> Array:
+    """Return whole numbers from -4 to 4, or 0 to 8 for unsigned types."""
+    low = -4 if spec.dtype.is_signed else 0
+    return generator.integers(low, low + 9, spec.shape).astype(spec.dtype.np)

@@ -1,0 +1,100 @@
+"""Reading a stream: one instruction at a time, with the value the one before returned, and the place it came
+from.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterable, Iterator
+from typing import Any
+
+from npusim.config.chip import Chip
+from npusim.errors import ConfigError
+from npusim.isa.instruction import Instruction, Kind
+from npusim.program.core import CoreId, StreamFunction
+from npusim.program.kernel import Kernel
+
+
+class Unknown:
+    """Stands for a value that timing alone cannot know; any use of it is an error that says what to do."""
+
+    def __init__(self, op: Instruction) -> None:
+        self._op = op
+
+    def _use(self, *_: object) -> Any:
+        raise ConfigError(
+            f"{self._op.mnemonic}: the stream depends on the value it returns, which timing alone does not "
+            f"know; run with values, or let the program take the size as a parameter"
+        )
+
+    __hash__ = None  # type: ignore[assignment]  # comparing and hashing are uses, too
+
+
+for _operator in (
+    *("index", "int", "float", "bool", "add", "radd", "sub", "rsub", "mul", "rmul", "floordiv", "rfloordiv"),
+    *(
+        "truediv",
+        "rtruediv",
+        "mod",
+        "rmod",
+        "neg",
+        "abs",
+        "round",
+        "lt",
+        "le",
+        "gt",
+        "ge",
+        "eq",
+        "ne",
+        "iter",
+    ),
+):
+    setattr(Unknown, f"__{_operator}__", Unknown._use)
+
+
+class Reader:
+    """Pulls instructions out of one core's stream, in program order."""
+
+    def __init__(self, stream: Iterable[Instruction], kernel: Kernel | None = None) -> None:
+        self._kernel = kernel
+        self._send: Callable[[Any], Instruction] | None = None
+        if isinstance(stream, Generator):
+            self._generator: Any = stream
+            self._send = stream.send
+            self.file = stream.gi_code.co_filename
+        else:
+            self._generator = None
+            self.file = ""
+        self._next = iter(stream)
+        self._rest: Iterator[Instruction] | None = None
+        self.line = 0
+        """Line of the stream function that gave the last instruction; 0 where it is a list or an addition."""
+
+    def fetch(self, value: Any) -> Instruction | None:
+        """Return the next instruction, or None at the end; `value` is what the one before returned."""
+        try:
+            if self._send is not None:
+                op = self._send(value)
+                self.line = self._generator.gi_frame.f_lineno
+            elif self._rest is not None:
+                return next(self._rest, None)
+            else:
+                op = next(self._next)
+        except StopIteration:
+            self._send = None
+            self.line = 0
+            self._rest = iter(self._kernel.finish()) if self._kernel is not None else iter(())
+            return next(self._rest, None)
+        if not isinstance(op, Instruction):
+            raise TypeError(
+                f"{self.file}:{self.line}: a stream yields instructions, not {type(op).__name__}; "
+                f"splice lists and helpers in with `yield from`"
+            )
+        if self._kernel is not None and op.kind is Kind.STATE:
+            self._kernel.state = op.update(self._kernel.state)
+        return op
+
+
+def open_stream(chip: Chip, core: CoreId, function: StreamFunction, block: int) -> Reader:
+    """Return a reader of the fresh stream that a function makes for a core."""
+    kernel = Kernel(chip, core, block)
+    return Reader(function(kernel), kernel)
