@@ -163,9 +163,13 @@ class Buffers(Section):
     """Sizes of the on-chip memories of one core."""
 
     l1_kib: PositiveInt
+    """Buffer between global memory and the L0 buffers."""
     l0a_kib: PositiveInt
+    """Left operands of the cube."""
     l0b_kib: PositiveInt
+    """Right operands of the cube."""
     l0c_kib: PositiveInt
+    """Results of the cube."""
     ub_kib: PositiveInt
     """Usable unified buffer of one vector core."""
     bt_bytes: Annotated[int, Field(ge=0)]
@@ -193,6 +197,7 @@ class Path(Section):
     """
 
     bytes_per_cycle: PositiveFloat | None = None
+    """Rate of the data."""
     elements_per_cycle: PositiveFloat | None = None
     """Instead of bytes where the unit counts elements (the fixpipe)."""
     issue_cycles: Cycles
@@ -226,6 +231,7 @@ class Port(Section):
     """A core's path to or from global memory in one direction."""
 
     bytes_per_cycle: PositiveFloat | None = None
+    """Rate of the data."""
     elements_per_cycle: PositiveFloat | None = None
     """Instead of bytes where the unit counts elements (L0C to global memory)."""
     issue_cycles: Cycles
@@ -254,6 +260,7 @@ class L2(Section):
     """The cache that all cores share: write-back, write-allocate without fetch, least recently used goes."""
 
     size_mib: PositiveInt
+    """Capacity."""
     read_bytes_per_cycle: PositiveFloat
     """Reads of all cores together."""
     write_bytes_per_cycle: PositiveFloat
@@ -272,6 +279,7 @@ class Hbm(Section):
     """The main memory behind L2; reads, writes and evictions share its rate."""
 
     size_gib: PositiveInt
+    """Capacity."""
     nominal_gb_per_s: PositiveFloat
     """Data-sheet rate; utilisation is counted against it."""
     sustained_fraction: Annotated[float, Field(gt=0, le=1)]
@@ -313,9 +321,11 @@ class Chip(Section):
 
     schema_id: Literal["npusim.chip/1"] = Field(alias="schema")
     name: str = Field(min_length=1)
+    """How the chip is called; the name of its file without `.yaml`."""
     description: str = Field(min_length=1)
     """One line: which device this is."""
     clock_mhz: PositiveInt
+    """Clock of the cores; all cycles are cycles of this clock."""
     numerics: str
     """Name of the numerics profile, see `npusim.isa.numerics`."""
     cores: Cores
