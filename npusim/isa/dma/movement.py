@@ -1,0 +1,136 @@
+"""What all instructions that move data share: limits, bounds, and the cost of ports and paths."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from npusim.config.chip import Chip, Path, Port
+from npusim.isa.dtype import BF16, U8, DType
+from npusim.isa.instruction import Array, Instruction, Transfer, Work
+from npusim.isa.operand import Access, Operand, Space
+from npusim.isa.state import Atomic, State
+from npusim.units import grouped
+
+GM, L1, L0A, L0B, L0C, UB, BT, FB = Space
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Movement(Instruction):
+    """Base of the instructions that move data: placement, then the rules of the class, then the bounds."""
+
+    def check(self, chip: Chip, state: State) -> None:
+        """Check placement, the class's own rules, element alignment in GM, and that nothing leaves a memory."""
+        super(Movement, self).check(chip, state)
+        self.check_rules(chip, state)
+        for name in self.roles:
+            at = getattr(self, name)
+            if at is not None and at.space is GM and at.address % max(1, at.dtype.bits // 8):
+                raise self.error(
+                    f"{name} must start at a multiple of {at.dtype.size} bytes in gm, not at {at.address:#x}"
+                )
+        for access in (*self.reads(state), *self.writes(state)):
+            if access.space is not GM:
+                self._check_bounds(chip, access)
+
+    def _check_bounds(self, chip: Chip, access: Access) -> None:
+        space = access.space.short
+        room = chip.capacity_bytes(space)
+        end = end_of(access)
+        if end > room:
+            raise self.error(
+                f"bytes {grouped(access.start)}..{grouped(end)} leave the {grouped(room)} bytes of {space}"
+            )
+
+    def check_rules(self, chip: Chip, state: State) -> None:
+        """Raise where a rule of this instruction is broken."""
+
+    def check_one_type(self, dst: DType, src: DType) -> None:
+        """Raise where source and destination have different element types."""
+        if dst is not src:
+            raise self.error(f"dst and src must have one element type, not {dst.short} and {src.short}")
+
+    def check_range(self, name: str, low: int, high: int, unit: str = "", advice: str = "") -> None:
+        """Raise where an integer field is outside `low`..`high`."""
+        value = getattr(self, name)
+        if not low <= value <= high:
+            what = f" {unit}" if unit else ""
+            more = f"; {advice}" if advice else ""
+            raise self.error(f"{name} must be {low}..{high}{what}, not {value}{more}")
+
+    def check_path(self, chip: Chip, name: str) -> None:
+        """Raise where the chip lacks a path or a port."""
+        parts: Any = chip.ports if hasattr(chip.ports, name) else chip.paths
+        if getattr(parts, name) is None:
+            raise self.error(f"{chip.name} has no path {name.replace('_to_', ' -> ')}")
+
+    def check_atomic(self, dst: Operand, state: State) -> None:
+        """Raise where the atomic mode is on for another element type than that of a store to GM."""
+        if dst.space is GM and state.atomic is not Atomic.NONE and dst.dtype is not state.atomic_dtype:
+            raise self.error(
+                f"the atomic {state.atomic.name.lower()} is set for {state.atomic_dtype.short}, "
+                f"but dst is {dst.dtype.short}; set it with SetAtomic"
+            )
+
+
+def raw(at: Operand, offset: int = 0) -> Operand:
+    """Return the bytes at an operand, `offset` further on."""
+    return Operand(at.space, U8, at.address + offset, at.segment)
+
+
+def touched(at: Operand, offset: int, size: int, *repeats: tuple[int, int]) -> Access:
+    """Return runs of `size` bytes from `offset` behind an operand, repeated (count, stride) outermost first."""
+    kept = [(count, stride) for count, stride in repeats if count != 1]
+    while kept and kept[-1][1] == size:
+        size *= kept.pop()[0]
+    counts, strides = zip(*kept, strict=True) if kept else ((), ())
+    return Access(at.space, at.segment, at.address + offset, size, counts, strides)
+
+
+def end_of(access: Access) -> int:
+    """Return one past the last byte of an access."""
+    reach = sum((c - 1) * s for c, s in zip(access.counts, access.strides, strict=True))
+    return access.start + reach + access.size
+
+
+def _cycles(rate: Port | Path, nbytes: int, elements: int) -> tuple[int, str]:
+    if rate.bytes_per_cycle is not None:
+        return math.ceil(nbytes / rate.bytes_per_cycle), "bytes_per_cycle"
+    assert rate.elements_per_cycle is not None
+    return math.ceil(elements / rate.elements_per_cycle), "elements_per_cycle"
+
+
+def port_work(chip: Chip, name: str, access: Access, elements: int, *, write: bool) -> Work:
+    """Return the cost of a transfer with GM: the pipe is taken for the issue, the port for the data."""
+    port: Port = getattr(chip.ports, name)
+    cycles, rate = _cycles(port, access.total, elements)
+    prices = (f"ports.{name}.{rate}", f"ports.{name}.issue_cycles")
+    return Work(port.issue_cycles, transfer=Transfer(name, access, write, cycles), prices=prices)
+
+
+def path_work(chip: Chip, name: str, nbytes: int, elements: int) -> Work:
+    """Return the cost of a move inside a core: issue and data take the pipe, then the latency passes."""
+    path: Path = getattr(chip.paths, name)
+    cycles, rate = _cycles(path, nbytes, elements)
+    prices = (f"paths.{name}.{rate}", f"paths.{name}.issue_cycles", f"paths.{name}.latency_cycles")
+    return Work(path.issue_cycles + cycles, path.latency_cycles, prices=prices)
+
+
+def store_gm(dst: Array, values: Array, dtype: DType, state: State) -> None:
+    """Write to GM, or combine with what is there under the atomic mode.
+
+    Floats are added in float32 and rounded once, to nearest even; the larger or smaller of a number and NaN
+    is the number; integers wrap. How the device rounds and saturates here is not published (L).
+    """
+    if state.atomic is Atomic.NONE:
+        dst[...] = values
+        return
+    old, new = (x.astype(np.float32) if dtype is BF16 else x for x in (dst, values))
+    if state.atomic is Atomic.ADD:
+        combined = old + new
+    else:
+        combined = (np.fmax if state.atomic is Atomic.MAX else np.fmin)(old, new)
+    dst[...] = combined.astype(dtype.np, copy=False)
