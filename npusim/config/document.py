@@ -146,7 +146,10 @@ def _compose(text: str, shown: str) -> yaml.Node | None:
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         line = mark.line + 1 if mark else 1
-        raise ConfigError(f"{shown}:{line}: YAML syntax: {error.problem or error.context}") from None
+        problem = error.problem or error.context
+        if problem and problem.startswith("but "):
+            problem = f"{error.context}, {problem}"
+        raise ConfigError(f"{shown}:{line}: YAML syntax: {problem}") from None
     except yaml.reader.ReaderError as error:
         line = text.count("\n", 0, error.position) + 1
         rule = f"YAML syntax: character {error.character:#x} is not allowed"
@@ -177,7 +180,7 @@ class _Builder:
             return [self.item(child, (*path, i)) for i, child in enumerate(node.value)]
         if isinstance(node, yaml.MappingNode) and node.tag == "tag:yaml.org,2002:map":
             return dict(self.pairs(node, path))
-        return self.fail(node, path, f"tag !!{_kind(node)} is not allowed")
+        return self.fail(node, path, f"tag {_tag(node)} is not allowed")
 
     def item(self, node: yaml.Node, path: KeyPath) -> Any:
         self.places[path] = self.at(node)
@@ -213,7 +216,7 @@ class _Builder:
                 return float(text.lower().replace(".inf", "inf").replace(".nan", "nan"))
         except ValueError:
             return self.fail(node, path, f"not a number that can be read: {show(text)}")
-        return self.fail(node, path, f"tag !!{kind} is not allowed")
+        return self.fail(node, path, f"tag {_tag(node)} is not allowed")
 
     def at(self, node: yaml.Node) -> str:
         return f"{self.shown}:{node.start_mark.line + 1}"
@@ -224,6 +227,10 @@ class _Builder:
 
 def _kind(node: yaml.Node) -> str:
     return str(node.tag).removeprefix("tag:yaml.org,2002:")
+
+
+def _tag(node: yaml.Node) -> str:
+    return str(node.tag).replace("tag:yaml.org,2002:", "!!")
 
 
 def dotted(path: KeyPath) -> str:

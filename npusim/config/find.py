@@ -47,10 +47,14 @@ def find_chip(name: str, *, path: bool, near: Found | None = None) -> Found:
         if not file.is_file() and not file.is_dir():
             raise ConfigError(f"{file}: no such file{did_you_mean(file.stem, chip_names())}")
         return Found(file, str(file))
+    other = ""
     for found in _candidates(name, folder if near else None):
-        if found.file.is_file() and not (near and found.same(near)):
+        if near and found.same(near):
+            other = "other "
+        elif found.file.is_file():
             return found
-    raise ConfigError(f"no chip named '{name}'{did_you_mean(name, chip_names())}")
+    near_names = did_you_mean(name, [known for known in chip_names() if known != name])
+    raise ConfigError(f"no {other}chip named {name!r}{near_names}")
 
 
 def chip_names() -> list[str]:

@@ -10,10 +10,10 @@ from dataclasses import dataclass, field
 from pydantic import ValidationError
 
 from npusim.config.chip import Chip, Source
-from npusim.config.document import Document, KeyPath, dotted, raise_errors, read_document, show
-from npusim.config.explain import explain
+from npusim.config.document import Document, dotted, raise_errors, read_document, show
+from npusim.config.explain import explain, listed
 from npusim.config.find import Found, find_chip, is_path
-from npusim.config.merge import OVERRIDE, file_sources, merge, numbers, override, override_pairs
+from npusim.config.merge import OVERRIDE, FileSources, file_sources, merge, numbers, override, override_pairs
 from npusim.errors import ConfigError
 
 SCHEMA = "npusim.chip/1"
@@ -40,15 +40,23 @@ def load_chip(
     sources = resolved.sources | dict.fromkeys(changed, OVERRIDE)
     kept = [dotted(path) for path, _ in numbers(document.data)]
     document.data["sources"] = {path: sources[path] for path in kept if path in sources}
-    lines, bad, chip = [*resolved.errors, *wrong], set[KeyPath](), None
+    lines, bad, chip = [*resolved.errors, *wrong], set[str](), None
     try:
         chip = Chip.model_validate(document.data)
     except ValidationError as error:
         explained = explain(error, document.place)
-        bad = {path for path, _ in explained}
-        lines += [line for _, line in explained]
-    lines += [_no_source(group) for paths in resolved.unsourced if (group := _without(paths, bad))]
-    raise_errors(sorted(lines, key=_by_place))
+        bad = {dotted(path) for path, _ in explained}
+        lines += dict.fromkeys(line for _, line in explained)
+    for file in resolved.files:
+        lines += [line for key, line in file.unmatched.items() if not _touches(key, bad)]
+        unsourced = {path: place for path, place in file.unsourced.items() if not _touches(path, bad)}
+        if unsourced:
+            place = next(iter(unsourced.values()))
+            lines.append(f"{place}: no source for {listed(unsourced)}; list them in sources")
+    once: dict[tuple[str, ...], str] = {}
+    for line in lines:
+        once.setdefault(tuple(line.split(": ")[:2]), line)
+    raise_errors(sorted(once.values(), key=_by_place))
     assert chip is not None, "a chip that does not validate has at least one error line"
     return chip
 
@@ -60,8 +68,7 @@ class _Resolved:
     document: Document = field(default_factory=lambda: Document({}))
     sources: dict[str, Source] = field(default_factory=dict)
     errors: list[str] = field(default_factory=list)
-    unsourced: list[dict[KeyPath, str]] = field(default_factory=list)
-    """Per file, the numbers without a source and their places."""
+    files: list[FileSources] = field(default_factory=list)
 
 
 def _chain(found: Found) -> list[tuple[Found, Document]]:
@@ -88,10 +95,10 @@ def _resolve(chain: list[tuple[Found, Document]]) -> _Resolved:
     resolved = _Resolved()
     for _, document in chain:
         resolved.errors += _header(document)
-        sources, unsourced, errors = file_sources(document)
-        resolved.errors += errors
-        resolved.sources |= sources
-        resolved.unsourced.append({path: document.place(path) for path in unsourced})
+        sources = file_sources(document)
+        resolved.errors += sources.errors
+        resolved.sources |= sources.found
+        resolved.files.append(sources)
         body = {key: value for key, value in document.data.items() if key not in ("extends", "sources")}
         resolved.document = merge(resolved.document, Document(body, document.places))
     return resolved
@@ -113,22 +120,9 @@ def _header(document: Document) -> list[str]:
     return errors
 
 
-def _without(paths: dict[KeyPath, str], bad: set[KeyPath]) -> dict[KeyPath, str]:
-    """Drop the paths at, above or below which another error is reported."""
-    return {
-        path: place
-        for path, place in paths.items()
-        if not any(path[: len(b)] == b or b[: len(path)] == path for b in bad)
-    }
-
-
-def _no_source(paths: dict[KeyPath, str]) -> str:
-    names = [dotted(path) for path in paths]
-    more = f" and {len(names) - 3} more" if len(names) > 3 else ""
-    place = next(iter(paths.values()))
-    return (
-        f"{place}: no source for {', '.join(names[:3])}{more}; add them, or a section above them, to sources"
-    )
+def _touches(path: str, others: set[str]) -> bool:
+    """Whether a path is, contains or lies in one of the others."""
+    return any(f"{path}.".startswith(f"{o}.") or f"{o}.".startswith(f"{path}.") for o in others)
 
 
 def _by_place(line: str) -> tuple[bool, str, int]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from numbers import Integral, Real
 from typing import Any
 
@@ -10,7 +11,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from npusim.config.chip import Source
 from npusim.config.document import Document, KeyPath, dotted, parse_value
-from npusim.config.explain import explain, unknown
+from npusim.config.explain import explain, field_paths, unknown
 from npusim.errors import ConfigError, did_you_mean
 
 OVERRIDE = Source.model_validate({"from": "override", "confidence": "L"})
@@ -63,27 +64,35 @@ def _is_number(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-def file_sources(document: Document) -> tuple[dict[str, Source], list[KeyPath], list[str]]:
-    """Spread the sources of one file over its numbers.
+@dataclass
+class FileSources:
+    """The sources of one file, spread over its numbers."""
 
-    Returns the source of every number, the numbers that have none, and the errors of the map itself.
-    """
+    found: dict[str, Source] = field(default_factory=dict)
+    """Source of every number, by dotted path."""
+    unsourced: dict[str, str] = field(default_factory=dict)
+    """Numbers without a source, and their places."""
+    unmatched: dict[str, str] = field(default_factory=dict)
+    """Keys of `sources` that match no number, and the lines that say so."""
+    errors: list[str] = field(default_factory=list)
+
+
+def file_sources(document: Document) -> FileSources:
+    """Find the source of every number of one file in the `sources` of that file."""
     given = document.data.get("sources", {})
     try:
         entries = _SOURCES.validate_python(given)
     except ValidationError as error:
-        return {}, [], [line for _, line in explain(error, document.place, ("sources",))]
-    own = {dotted(path): path for path, _ in numbers(document.data)}
-    sections = {path.rpartition(".")[0] for path in own}
-    sections |= {section.rpartition(".")[0] for section in sections}
-    errors = [
-        f"{document.place(('sources', key))}: sources.{key}: matches no number of this file"
-        f"{did_you_mean(key, [*own, *sections])}"
-        for key in entries
-        if key not in own and not any(path.startswith(f"{key}.") for path in own)
-    ]
-    found = {path: source for path in own if (source := _nearest(entries, path))}
-    return found, [path for name, path in own.items() if name not in found], errors
+        return FileSources(errors=[line for _, line in explain(error, document.place, ("sources",))])
+    own = {dotted(path): document.place(path) for path, _ in numbers(document.data)}
+    result = FileSources({path: source for path in own if (source := _nearest(entries, path))})
+    result.unsourced = {path: place for path, place in own.items() if path not in result.found}
+    for key in entries:
+        if not any(path == key or path.startswith(f"{key}.") for path in own):
+            place = document.place(("sources", key))
+            rule = f"matches no number of this file{did_you_mean(key, own)}"
+            result.unmatched[key] = f"{place}: sources.{key}: {rule}"
+    return result
 
 
 def _nearest(entries: dict[str, Source], path: str) -> Source | None:
@@ -100,6 +109,8 @@ def override_pairs(overrides: Mapping[str, object] | Sequence[str]) -> list[tupl
         return [(str(path), _plain(value)) for path, value in overrides.items()]
     pairs = []
     for item in overrides:
+        if not isinstance(item, str):
+            raise TypeError(f"an override must be text 'path=value', got {type(item).__name__}")
         path, equals, text = item.partition("=")
         if not equals or not text.strip():
             raise ConfigError(f"override '{item}': must have the form path=value")
@@ -121,22 +132,29 @@ def override(document: Document, pairs: list[tuple[str, Any]]) -> tuple[Document
         path = tuple(name.split("."))
         if path[0] in _FIXED:
             errors.append(f"override: {name}: {path[0]} cannot be overridden")
-        elif not _has_parent(document.data, path):
-            errors.append(f"override: {name}: {unknown(path, ())}")
-        else:
+        elif not all(path):
+            errors.append(f"override '{name}': must be a dotted path")
+        elif (gap := _gap(document.data, path)) is None:
             data: Any = value
             for key in reversed(path):
                 data = {key: data}
             document = merge(document, Document(data, dict.fromkeys(_paths(value, path), "override")))
+        elif name in field_paths():
+            errors.append(f"override: {name}: the chip has no {gap}; give the whole section")
+        else:
+            errors.append(f"override: {name}: {unknown(path)}")
     after = {dotted(path): value for path, value in numbers(document.data)}
     changed = {name for name, value in after.items() if name not in before or before[name] != value}
     return document, changed, errors
 
 
-def _has_parent(data: Any, path: KeyPath) -> bool:
-    for key in path[:-1]:
-        data = data.get(key) if isinstance(data, dict) else None
-    return isinstance(data, dict)
+def _gap(data: Any, path: KeyPath) -> str | None:
+    """Return the first section on the way to `path` that is not there, None if all are."""
+    for i, key in enumerate(path[:-1]):
+        data = data.get(key)
+        if not isinstance(data, dict):
+            return dotted(path[: i + 1])
+    return None
 
 
 def _paths(value: Any, path: KeyPath) -> Iterator[KeyPath]:

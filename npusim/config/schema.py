@@ -1,7 +1,7 @@
 """JSON Schema of chip files, for editors and CI; `python -m npusim.config.schema` writes it to docs/schemas.
 
-A file that extends another, or whose name marks it as a base (`_...`), may leave out anything but its schema and
-its name; any other file has to be complete. What is complete is therefore said once, apart from the types.
+A file that extends another, or whose name marks it as a base (`_...`), may leave out anything but its schema
+and its name; any other file has to be complete. What complete means is therefore said apart from the types.
 """
 
 from __future__ import annotations
