@@ -1,7 +1,19 @@
-"""The cube and what feeds and drains it: L1 to L0, products, and the fixpipe."""
+"""The cube and what feeds and drains it: L1 to L0, products, the fixpipe, and the way out of coupled chips."""
 
+from npusim.isa.cube.coupled import DataCopyEnhanced, DataCopyNz2Nd
 from npusim.isa.cube.fixpipe import Fixpipe
+from npusim.isa.cube.layout import Order
 from npusim.isa.cube.load_data import LoadData2D, LoadData3D
+from npusim.isa.cube.load_transpose import LoadDataWithTranspose
 from npusim.isa.cube.mmad import Mmad
 
-__all__ = ["Fixpipe", "LoadData2D", "LoadData3D", "Mmad"]
+__all__ = [
+    "DataCopyEnhanced",
+    "DataCopyNz2Nd",
+    "Fixpipe",
+    "LoadData2D",
+    "LoadData3D",
+    "LoadDataWithTranspose",
+    "Mmad",
+    "Order",
+]

@@ -70,6 +70,9 @@ class Fixpipe(Movement):
         elif dst in (S8, U8) and state.quant_signed is not (dst is S8):
             sign = "signed" if state.quant_signed else "unsigned"
             raise self.error(f"the quantisation is set to {sign}, but dst is {dst.short}; set QUANT_SIGNED")
+        self.check_disjoint(
+            self.writes(state)[0], f"dst_stride {self.dst_stride} makes rows of the result overlap"
+        )
         self.check_atomic(self.dst, state)
 
     def reads(self, state: State) -> tuple[Access, ...]:
@@ -98,7 +101,7 @@ class Fixpipe(Movement):
             scales = None
             if words is not None:
                 first = p.first * ROWS
-                scales = words[first : first + p.count * p.size].reshape(p.count, 1, p.size)
+                scales = words[first : first + p.blocks * p.size].reshape(p.blocks, 1, p.size)
             values = convert(column, src, dst, state, scales, relu=self.relu)
             target = self._nd_view(core, p) if self.nd else self._nz_view(core, p)
             values = values.reshape(target.shape)
@@ -110,13 +113,13 @@ class Fixpipe(Movement):
     def _nd_view(self, core: CoreView, p: Part) -> Array:
         size = self.dst.dtype.size
         at = self.dst.offset(p.first * ROWS * size)
-        return core.view(at, (p.count, self.m, p.size), (ROWS * size, self.dst_stride * size, size))
+        return core.view(at, (p.blocks, self.m, p.size), (ROWS * size, self.dst_stride * size, size))
 
     def _nz_view(self, core: CoreView, p: Part) -> Array:
         size, column = self.dst.dtype.size, self.dst_stride * C0
         if size == 1:
-            return core.view(self.dst, (p.count // 2, 2, self.m, ROWS), (column, ROWS, C0, 1))
-        return core.view(self.dst, (p.count, self.m, ROWS), (column, ROWS * size, size))
+            return core.view(self.dst, (p.blocks // 2, 2, self.m, ROWS), (column, ROWS, C0, 1))
+        return core.view(self.dst, (p.blocks, self.m, ROWS), (column, ROWS * size, size))
 
     def work(self, chip: Chip, state: State) -> Work:
         """Return the cost of the port or of the path, in columns of whole fractals."""

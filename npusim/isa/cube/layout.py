@@ -43,7 +43,7 @@ class Part(NamedTuple):
     """Blocks along one axis that all hold the same number of items."""
 
     first: int
-    count: int
+    blocks: int
     size: int
 
 
@@ -51,7 +51,7 @@ def parts(extent: int, block: int) -> tuple[Part, ...]:
     """Cut an extent into whole blocks and a tail; what is empty is left out."""
     whole, tail = divmod(extent, block)
     found = (Part(0, whole, block), Part(whole, 1, tail))
-    return tuple(p for p in found if p.count and p.size)
+    return tuple(p for p in found if p.blocks and p.size)
 
 
 def c0_elements(dtype: DType) -> int:
@@ -70,7 +70,7 @@ def grid_accesses(
             at,
             r.first * row_stride + c.first * column_stride,
             c.size,
-            *by_reach((r.count, row_stride), (c.count, column_stride)),
+            *by_reach((r.blocks, row_stride), (c.blocks, column_stride)),
             (r.size, C0),
         )
         for r in parts(rows, ROWS)
@@ -113,13 +113,13 @@ def l0c_accesses(at: Operand, m: int, n: int, rows: int) -> tuple[Access, ...]:
     high.
     """
     return tuple(
-        touched(at, p.first * rows * 64, p.size * 4, (p.count, rows * 64), (m, 64)) for p in parts(n, ROWS)
+        touched(at, p.first * rows * 64, p.size * 4, (p.blocks, rows * 64), (m, 64)) for p in parts(n, ROWS)
     )
 
 
 def l0c_views(core: CoreView, at: Operand, m: int, n: int, rows: int) -> list[tuple[Part, Array]]:
     """Return the columns of fractals of an L0C tile as views (fractals, m, columns), whole ones first."""
     return [
-        (p, core.view(at.offset(p.first * rows * 64), (p.count, m, p.size), (rows * 64, 64, 4)))
+        (p, core.view(at.offset(p.first * rows * 64), (p.blocks, m, p.size), (rows * 64, 64, 4)))
         for p in parts(n, ROWS)
     ]

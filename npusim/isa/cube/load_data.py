@@ -24,16 +24,16 @@ class Load(Movement):
 
     dst: L0
     src: L1In
-    transpose: bool = False
+
     pipe: ClassVar[Pipe] = Pipe.MTE1
 
-    def check_types(self) -> None:
+    def check_types(self, *, transpose: bool) -> None:
         """Raise where the types differ, or where elements of another width than 16 bits are transposed."""
         self.check_one_type(self.dst.dtype, self.src.dtype)
-        if self.transpose and self.src.dtype.bits != 16:
+        if transpose and self.src.dtype.bits != 16:
             raise self.error(
                 f"only 16-bit elements are transposed, not {self.src.dtype.short}; "
-                "keep the transposed matrix in memory instead"
+                "use LoadDataWithTranspose, or keep the transposed matrix in memory"
             )
 
     def fractals_work(self, chip: Chip, fractals: int) -> Work:
@@ -57,10 +57,11 @@ class LoadData2D(Load):
     start: int = 0
     src_stride: int = 1
     dst_gap: int = 0
+    transpose: bool = False
 
     def check_rules(self, chip: Chip, state: State) -> None:
         """Check element types and the limits of the fields."""
-        self.check_types()
+        self.check_types(transpose=self.transpose)
         self.check_range("repeat", 1, 255, "fractals", "use LoadData3D for a whole matrix")
         self.check_range("start", 0, 65535, "fractals")
         self.check_range("src_stride", 0, 65535, "fractals")
@@ -116,6 +117,7 @@ class LoadData3D(Load):
     rows: int
     m_start: int = 0
     k_start: int = 0
+    transpose: bool = False
     order: Order = Order.ZZ
 
     @property
@@ -128,7 +130,7 @@ class LoadData3D(Load):
 
     def check_rules(self, chip: Chip, state: State) -> None:
         """Check element types, limits, that the part lies inside the matrix, and the order of L0A."""
-        self.check_types()
+        self.check_types(transpose=self.transpose)
         self.check_range("m", 1, 65535, "rows")
         self.check_range("k", 1, 65535, "elements")
         self.check_range("rows", 1, 65535)
@@ -159,7 +161,7 @@ class LoadData3D(Load):
         """Return the rows of the part, to the last element."""
         column = self.rows * C0
         return tuple(
-            touched(self.src, self._start + p.first * column, p.size, (p.count, column), (self.m, C0))
+            touched(self.src, self._start + p.first * column, p.size, (p.blocks, column), (self.m, C0))
             for p in parts(self._row_bytes, C0)
         )
 
@@ -170,7 +172,7 @@ class LoadData3D(Load):
         for r in parts(self.m, ROWS):
             for c in parts(self._row_bytes, C0):
                 run, lines = (r.size * 2, c.size // 2) if self.transpose else (c.size, r.size)
-                grid = by_reach((r.count, down), (c.count, along))
+                grid = by_reach((r.blocks, down), (c.blocks, along))
                 found.append(touched(self.dst, r.first * down + c.first * along, run, *grid, (lines, C0)))
         return tuple(found)
 
@@ -181,7 +183,7 @@ class LoadData3D(Load):
         inner = (2, C0) if self.transpose else (C0, 1)
         for r in parts(self.m, ROWS):
             for c in parts(self._row_bytes, C0):
-                shape = (r.count, c.count, r.size, c.size // size)
+                shape = (r.blocks, c.blocks, r.size, c.size // size)
                 src = raw(self.src, self._start + r.first * FRACTAL_BYTES + c.first * column)
                 dst = raw(self.dst, r.first * down + c.first * along)
                 if self.transpose:

@@ -31,11 +31,11 @@ def convert(x: Array, src: DType, dst: DType, state: State, words: Array | None,
     if src is dst:
         return x
     if not scaled(src, dst):
-        return _narrow(x, dst, saturate=state.saturate)
+        return narrow(x, dst, saturate=state.saturate)
     raise NotImplementedError
 
 
-def _narrow(x: Array, dst: DType, *, saturate: bool) -> Array:
+def narrow(x: Array, dst: DType, *, saturate: bool) -> Array:
     """Round float32 to nearest even; overflow saturates and NaN becomes zero under CTRL[48] = 0."""
     made = x.astype(dst.np)
     if not np.isfinite(made).all():

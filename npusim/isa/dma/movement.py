@@ -61,6 +61,11 @@ class Movement(Instruction):
             more = f"; {advice}" if advice else ""
             raise self.error(f"{name} must be {low}..{high}{what}, not {value}{more}")
 
+    def check_disjoint(self, access: Access, rule: str) -> None:
+        """Raise where the runs of an access overlap."""
+        if overlaps(access):
+            raise self.error(rule)
+
     def check_path(self, chip: Chip, name: str) -> None:
         """Raise where the chip lacks a path or a port."""
         parts: Any = chip.ports if hasattr(chip.ports, name) else chip.paths
@@ -94,6 +99,25 @@ def end_of(access: Access) -> int:
     """Return one past the last byte of an access."""
     reach = sum((c - 1) * s for c, s in zip(access.counts, access.strides, strict=True))
     return access.start + reach + access.size
+
+
+def overlaps(access: Access) -> bool:
+    """Whether two runs of an access share a byte."""
+    reach = access.size
+    for stride, count in sorted(zip(access.strides, access.counts, strict=True)):
+        if stride < reach:
+            return _runs_meet(access)
+        reach += (count - 1) * stride
+    return False
+
+
+def _runs_meet(access: Access) -> bool:
+    if access.total > end_of(access) - access.start:
+        return True
+    starts = np.zeros(1, np.int64)
+    for count, stride in zip(access.counts, access.strides, strict=True):
+        starts = (starts[:, None] + np.arange(count) * stride).ravel()
+    return bool((np.diff(np.sort(starts)) < access.size).any())
 
 
 def _cycles(rate: Port | Path, nbytes: int, elements: int) -> tuple[int, str]:

@@ -10,7 +10,7 @@ from npusim.isa.dtype import F16
 from npusim.isa.instruction import CoreView, Role, Work, instruction
 from npusim.isa.operand import Access, Operand, Pipe
 from npusim.isa.state import State
-from npusim.units import BLOCK_BYTES
+from npusim.units import BLOCK_BYTES, ceil_div
 
 
 @instruction
@@ -58,6 +58,15 @@ class DataCopyNd2Nz(Movement):
             raise self.error(
                 f"dst_matrix_stride must be a multiple of 32 bytes, not {self.dst_matrix_stride} elements"
             )
+
+        column, row = self.dst_c0_stride * BLOCK_BYTES, self.dst_n_stride * BLOCK_BYTES
+        pieces = ceil_div(self.d_value * self.dst.dtype.size, BLOCK_BYTES)
+        matrices = (self.nd_num, self.dst_matrix_stride * self.dst.dtype.size)
+        self.check_disjoint(
+            touched(self.dst, 0, BLOCK_BYTES, matrices, (pieces, column), (self.n_value, row)),
+            f"pieces overlap in l1: dst_c0_stride {self.dst_c0_stride} and dst_n_stride {self.dst_n_stride} "
+            f"leave no room for {self.n_value} rows; align the rows to 16 for dst_c0_stride",
+        )
 
     @property
     def _pieces(self) -> list[tuple[int, int, int]]:
