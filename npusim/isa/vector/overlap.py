@@ -1,0 +1,83 @@
+"""The overlap rule of vector instructions.
+
+Within a repeat a source and the destination are the same bytes or have none in common, and no repeat reads
+what an earlier one wrote. Add, Sub, Mul, Max, Min, AddRelu and SubRelu on float16, int32 and float32 may take
+as second source what earlier repeats wrote, where that source or the destination has repeat stride 0
+(asc-devkit, address overlap; H)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from npusim.errors import OperandError
+from npusim.isa.dtype import F16, F32, S32
+from npusim.isa.vector.walk import Plan, Strided, blocks_of
+from npusim.units import BLOCK_BYTES
+
+Named = tuple[str, Strided]
+
+
+def check_overlap(
+    error: Callable[[str], OperandError],
+    dst: Named,
+    sources: list[Named],
+    plan: Plan,
+    *,
+    accumulates: bool,
+) -> None:
+    """Raise where a source and the destination overlap in a way the hardware does not define."""
+    _, target = dst
+    blocks = blocks_of(plan.pieces[0].lanes, target.at.dtype)
+    repeats = plan.repeats
+    for name, source in sources:
+        source_blocks = blocks_of(plan.pieces[0].lanes, source.at.dtype)
+        if not _hulls_meet(target, blocks, source, source_blocks, repeats):
+            continue
+        narrows = (
+            target.at.dtype.bits < source.at.dtype.bits
+            and target.block == source.block == 1
+            and target.repeat <= source.repeat
+        )
+        span = (blocks - 1) * target.block + 1
+        if source[1:] == target[1:] and source.at[:3] == target.at[:3] and target.repeat >= span:
+            continue  # in place
+        same = target.at.dtype.bits == source.at.dtype.bits or narrows
+        written: dict[int, int] = {}
+        for repeat in range(repeats):
+            here = _visited(target, blocks, repeat)
+            there = _visited(source, source_blocks, repeat)
+            for block in there:
+                if block in written and not _accumulation(accumulates, name, target, source):
+                    raise error(
+                        f"repeat {repeat} reads as {name} what repeat {written[block]} wrote to dst; "
+                        f"keep the two apart, or let every repeat work in place"
+                    )
+            equal = same and here[0] == there[0] and (target.block == source.block or len(here) == 1)
+            if not equal and not set(here).isdisjoint(there):
+                raise error(
+                    f"dst and {name} must be the same bytes or have none in common within a repeat, not "
+                    f"overlap in part; give dst a place of its own"
+                )
+            for block in here:
+                written.setdefault(block, repeat)
+
+
+def _accumulation(accumulates: bool, name: str, dst: Strided, source: Strided) -> bool:
+    return (
+        accumulates
+        and name == "src1"
+        and dst.at.dtype in (F16, S32, F32)
+        and (dst.repeat == 0 or source.repeat == 0)
+    )
+
+
+def _visited(operand: Strided, blocks: int, repeat: int) -> list[int]:
+    start = operand.at.address // BLOCK_BYTES + repeat * operand.repeat
+    return [start + i * operand.block for i in range(blocks)]
+
+
+def _hulls_meet(a: Strided, a_blocks: int, b: Strided, b_blocks: int, repeats: int) -> bool:
+    def end(op: Strided, blocks: int) -> int:
+        return op.at.address + ((repeats - 1) * op.repeat + (blocks - 1) * op.block + 1) * BLOCK_BYTES
+
+    return a.at.address < end(b, b_blocks) and b.at.address < end(a, a_blocks)
