@@ -1,1 +1,32 @@
+"""npusim: instruction streams on a model of an Ascend-like cube/vector NPU, with the values, the cycles and the waits."""
+
+from npusim import isa
+from npusim.config.chip import Chip
+from npusim.config.load import load_chip
+from npusim.errors import NpusimError
+from npusim.isa.operand import Imm, Operand, Pipe, Reg, Space, Tile
+from npusim.program.kernel import Kernel
+from npusim.program.program import Builder, Expected, program
+from npusim.report.model import Report
+from npusim.report.simulate import simulate
+
 __version__ = "0.1.0"
+
+__all__ = [
+    "Builder",
+    "Chip",
+    "Expected",
+    "Imm",
+    "Kernel",
+    "NpusimError",
+    "Operand",
+    "Pipe",
+    "Reg",
+    "Report",
+    "Space",
+    "Tile",
+    "isa",
+    "load_chip",
+    "program",
+    "simulate",
+]

@@ -15,10 +15,10 @@ from npusim.isa.dtype import S4, DType
 from npusim.isa.instruction import Array
 from npusim.isa.numerics.profile import NumericsProfile
 from npusim.isa.operand import REGISTERS, Imm, Operand, Reg, Scalar, Space
+from npusim.isa.scalar import from_bits
 from npusim.units import grouped
 
 _VIEWS_KEPT = 1 << 16
-_UNSIGNED = {1: np.dtype(np.uint8), 2: np.dtype(np.uint16), 4: np.dtype(np.uint32), 8: np.dtype(np.uint64)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,8 +96,7 @@ class CoreMemory:
         else:
             assert type(value) is Imm
             bits = value.bits
-        size = dtype.size
-        return _UNSIGNED[size].type(bits & ((1 << 8 * size) - 1)).view(dtype.np)
+        return from_bits(bits, dtype)
 
     def register(self, index: int) -> int:
         """Return the bits of a scalar register."""

@@ -11,6 +11,7 @@ from npusim.config.chip import Chip
 from npusim.errors import ConfigError
 from npusim.isa.instruction import Instruction
 from npusim.isa.operand import Pipe, Space
+from npusim.isa.sync import Group
 
 
 class CoreKind(Enum):
@@ -41,10 +42,10 @@ class CoreId(NamedTuple):
 
     group: int
     kind: CoreKind
-    index: int = 0
+    number: int = 0
 
     def __str__(self) -> str:
-        return f"core{self.group}.{self.kind.value}{self.index}"
+        return f"core{self.group}.{self.kind.value}{self.number}"
 
 
 StreamFunction = Callable[[Any], Iterable[Instruction]]
@@ -99,3 +100,13 @@ def launch_cores(chip: Chip, kind: LaunchKind, blocks: int, name: str) -> list[C
         return cores
     vectors = 1 if kind is LaunchKind.MIX_1_1 else per_group
     return cores + [CoreId(i, CoreKind.VECTOR, j) for i in range(blocks) for j in range(vectors)]
+
+
+def cross_peers(core: CoreId, group: Group, cores: list[CoreId], *, sending: bool) -> list[CoreId]:
+    """Return the cores that a cross-core flag joins with `core`: those it reaches, or those it needs."""
+    if group is Group.ALL:
+        return [c for c in cores if c.kind is core.kind]
+    if group is Group.VECTOR_PAIR:
+        return [c for c in cores if c.kind is CoreKind.VECTOR and c.group == core.group]
+    other = CoreKind.VECTOR if core.kind is CoreKind.CUBE else CoreKind.CUBE
+    return [c for c in cores if c.kind is other and c.group == core.group]

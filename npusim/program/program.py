@@ -148,7 +148,7 @@ class Builder:
             assert function is not None
             block = core.group
             if kind is LaunchKind.VECTOR:
-                block = core.group * self.chip.cores.vector_per_cube + core.index
+                block = core.group * self.chip.cores.vector_per_cube + core.number
             streams[core] = (function, block)
         self.program.launches.append(Launch(name, kind, blocks, streams))
 
@@ -244,9 +244,9 @@ class ProgramMaker:
             return dict(self.model(**given))
         except ValidationError as error:
             first = error.errors()[0]
-            key, message = first["loc"][0], first["msg"]
+            key, message = str(first["loc"][0]), first["msg"]
             message = message[0].lower() + message[1:]
-            raise ConfigError(f"{self.name}: {key}={given.get(str(key))}: {message}") from None
+            raise ConfigError(f"{self.name}: {key}={given.get(key)}: {message}") from None
 
 
 @overload

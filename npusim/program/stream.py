@@ -57,12 +57,12 @@ class Reader:
     def __init__(self, stream: Iterable[Instruction], kernel: Kernel | None = None) -> None:
         self._kernel = kernel
         self._send: Callable[[Any], Instruction] | None = None
+        generator: Any = stream
+        self._generator = generator
         if isinstance(stream, Generator):
-            self._generator: Any = stream
             self._send = stream.send
-            self.file = stream.gi_code.co_filename
+            self.file = generator.gi_code.co_filename
         else:
-            self._generator = None
             self.file = ""
         self._next = iter(stream)
         self._rest: Iterator[Instruction] | None = None

@@ -1,0 +1,384 @@
+"""The timing machine: one SimPy process for the scalar unit of every core, and one for each of its pipes.
+
+A process keeps a clock of its own that may run ahead of the simulation's. Flags, queues and results carry
+times, so a process yields only where it needs something that has no time yet, and the order of events does
+not matter: start and end of an instruction are maxima of times before. Traffic with global memory is
+different, since cores share it: there a process first lets the simulation catch up with its clock. No process
+acts at a time before the simulation's.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Generator
+from dataclasses import dataclass, field
+from typing import Any
+
+import simpy
+
+from npusim.check.deadlock import Blocked, deadlock_error
+from npusim.check.place import Site
+from npusim.config.chip import Chip
+from npusim.isa.operand import Operand, Pipe
+from npusim.isa.scalar import DataCacheCleanAndInvalid, GetValue, SetValue
+from npusim.isa.state import RESET, State
+from npusim.isa.sync import CrossCoreSetFlag, CrossCoreWaitFlag, Group, SetFlag, WaitFlag
+from npusim.machine.functional import Resolved
+from npusim.machine.timing.account import Cause, PipeClock, Spans
+from npusim.machine.timing.l2 import L2, L2State
+from npusim.machine.timing.lower import Code, Lowered, Lowering
+from npusim.machine.timing.pipes import CoreState, Flag, Pending, PipeState
+from npusim.machine.timing.port import MemorySystem, Port
+from npusim.program.core import cross_peers
+from npusim.program.program import SegmentSpec
+
+Process = Generator[simpy.Event, Any, None]
+
+_REPORT_EVERY = 1 << 14
+
+
+@dataclass(slots=True)
+class Traffic:
+    """Bytes that moved between cores, L2 and main memory."""
+
+    read_bytes: int = 0
+    write_bytes: int = 0
+    hit_bytes: int = 0
+    """Bytes of reads and writes that L2 took without main memory."""
+    hbm_read_bytes: int = 0
+    hbm_write_bytes: int = 0
+
+
+@dataclass(slots=True)
+class LaunchTiming:
+    """What one launch cost."""
+
+    name: str
+    cycles: int
+    clocks: list[PipeClock]
+    traffic: Traffic
+    macs: int
+    element_ops: int
+    priced: Counter[str]
+    """Work cycles by the confidence of the numbers that priced them."""
+    spans: Spans | None
+    resolved: list[Resolved] = field(default_factory=list)
+
+
+class TimingMachine:
+    """Times launches one after the other; L2 keeps its content between them."""
+
+    def __init__(
+        self,
+        chip: Chip,
+        segments: list[SegmentSpec],
+        *,
+        l2: L2State = "cold",
+        spans: bool = False,
+        progress: Callable[[int], None] | None = None,
+    ) -> None:
+        self._chip = chip
+        self._l2 = L2(chip, segments, l2)
+        self._want_spans = spans
+        self._progress = progress
+        self._issued = 0
+        self._cache: dict[int, Lowered] = {}
+        self._states: dict[State, State] = {RESET: RESET}
+        flags = chip.flags
+        self._flag_latency = flags.latency_cycles
+        group, everyone = chip.cycles(flags.group_latency_ns), chip.cycles(flags.all_latency_ns)
+        self._cross_latency = {Group.ALL: everyone, Group.VECTOR_PAIR: group, Group.CUBE_VECTOR: group}
+
+    def run(self, name: str, resolved: list[Resolved]) -> LaunchTiming:
+        """Time one launch.
+
+        Raises `DeadlockError` where pipes or cores wait for ever.
+        """
+        env = simpy.Environment()
+        memory = MemorySystem(env, self._chip, self._l2)
+        spans = Spans() if self._want_spans else None
+        clocks: list[PipeClock] = []
+        self._macs = self._element_ops = 0
+        self._priced: Counter[str] = Counter()
+        self._cores = [
+            CoreState(
+                env, self._chip, i, r, Lowering(self._chip, self._cache, self._states), memory, clocks, spans
+            )
+            for i, r in enumerate(resolved)
+        ]
+        self._index = {c.id: c for c in self._cores}
+        self._peers: dict[tuple[int, Group, bool], list[CoreState]] = {}
+        processes = []
+        for core in self._cores:
+            processes.append(env.process(self._issue(env, core)))
+            processes += [env.process(self._serve(env, core, pipe)) for pipe in core.pipes.values()]
+        env.run()
+        if any(p.is_alive for p in processes):
+            raise deadlock_error([self._blocked(c) for c in self._cores])
+        ends = [c.time for c in self._cores]
+        ends += [max(p.free, p.done) for c in self._cores for p in c.pipes.values()]
+        traffic = Traffic(
+            memory.read_bytes,
+            memory.write_bytes,
+            memory.hit_bytes,
+            memory.miss_bytes,
+            memory.evicted_bytes,
+        )
+        return LaunchTiming(
+            name, max(ends), clocks, traffic, self._macs, self._element_ops, self._priced, spans, resolved
+        )
+
+    # ---- the scalar unit -----------------------------------------------------------------------------------
+
+    def _issue(self, env: simpy.Environment, core: CoreState) -> Process:
+        """Issue a stream in program order: pay for every instruction, wait for queue room and flags."""
+        clock, lower, pipes = core.clock, core.lowering, core.pipes
+        issue_cycles = self._chip.scalar.issue_cycles
+        time = 0
+        for number, op in enumerate(core.resolved.ops):
+            low = lower(op)
+            self._tally(low)
+            if low.pipe is Pipe.S:
+                clock.instructions += 1
+                if low.code is Code.SCALAR:
+                    time += low.cycles
+                    clock.until(Cause.WORK, time, number)
+                else:
+                    time += issue_cycles
+                    clock.until(Cause.WORK, time, number)
+                    core.at = number
+                    time = yield from self._scalar(core, low, number, time)
+                continue
+            time += issue_cycles
+            clock.until(Cause.WORK, time, number)
+            pipe = pipes[low.pipe]
+            pushed = pipe.pushed
+            if pushed >= pipe.depth:
+                core.at = number
+                while pipe.popped <= pushed - pipe.depth:
+                    yield pipe.room.wait()
+                popped = pipe.pops[pushed % pipe.depth]
+                if popped > time:
+                    time = popped
+                    clock.until(Cause.QUEUE, time, number)
+            pipe.queue.append((time, low, number))
+            pipe.pushed = pushed + 1
+            pipe.items.fire()
+            if low.returns_value:
+                core.at = number
+                while pipe.value_time is None:
+                    yield pipe.progress.wait()
+                time = max(time, pipe.value_time + self._flag_latency)
+                pipe.value_time = None
+                clock.until(Cause.FLAG, time, number)
+        core.time = time
+        core.issued = True
+        for pipe in pipes.values():
+            pipe.items.fire()
+
+    def _tally(self, low: Lowered) -> None:
+        self._macs += low.macs
+        self._element_ops += low.element_ops
+        if low.confidence is not None:
+            cycles = low.cycles if low.transfer is None else max(low.cycles, low.transfer.port_cycles)
+            self._priced[low.confidence] += cycles
+        self._issued += 1
+        if self._progress is not None and self._issued % _REPORT_EVERY == 0:
+            self._progress(self._issued)
+
+    def _scalar(
+        self, core: CoreState, low: Lowered, number: int, time: int
+    ) -> Generator[simpy.Event, Any, int]:
+        """Run a synchronisation or a global-memory access on the scalar unit; return the time behind it."""
+        clock, op, code = core.clock, low.op, low.code
+        if code is Code.WAIT:
+            assert isinstance(op, WaitFlag)
+            flag = core.flag(op.src, op.dst, op.id)
+            while not flag.raised:
+                yield flag.changed.wait()
+            time = max(time, flag.raised.popleft() + self._flag_latency)
+            clock.until(Cause.FLAG, time, number)
+        elif code is Code.SET:
+            assert isinstance(op, SetFlag)
+            core.flag(op.src, op.dst, op.id).set(time)
+        elif code is Code.BARRIER_ALL:
+            for pipe in core.pipes.values():
+                while not pipe.idle:
+                    yield pipe.progress.wait()
+                time = max(time, pipe.free, pipe.done)
+            clock.until(Cause.BARRIER, time, number)
+        elif code is Code.CROSS_WAIT:
+            assert isinstance(op, CrossCoreWaitFlag)
+            for flag in self._awaited(core, op):
+                while not flag.raised:
+                    yield flag.changed.wait()
+                time = max(time, flag.raised.popleft())
+            clock.until(Cause.CROSS_CORE, time, number)
+        elif code is Code.CROSS_SET:
+            assert isinstance(op, CrossCoreSetFlag)
+            for flag, delay in self._reached(core, op):
+                flag.set(time + delay)
+        elif code is Code.CLEAN:
+            assert isinstance(op, DataCacheCleanAndInvalid)
+            time += low.cycles
+            if op.all:
+                core.dcache.clear()
+            else:
+                core.dcache.pop(self._line(op.at), None)
+            clock.until(Cause.WORK, time, number)
+        else:
+            assert isinstance(op, GetValue | SetValue)
+            at = op.src if isinstance(op, GetValue) else op.dst
+            line = self._line(at)
+            if line in core.dcache:
+                core.dcache.move_to_end(line)
+            else:
+                core.dcache[line] = None
+                if len(core.dcache) > self._chip.scalar.dcache_lines:
+                    core.dcache.popitem(last=False)
+                time += self._chip.cycles(self._chip.scalar.gm_read_ns)
+                clock.until(Cause.LINK, time, number)
+        return time
+
+    def _line(self, at: Operand) -> tuple[int, int]:
+        return at.segment, at.address // self._chip.scalar.dcache_line_bytes
+
+    # ---- a pipe --------------------------------------------------------------------------------------------
+
+    def _serve(self, env: simpy.Environment, core: CoreState, pipe: PipeState) -> Process:
+        """Take instructions from a queue in order and run them on the unit."""
+        queue, clock, latency = pipe.queue, pipe.clock, self._flag_latency
+        while True:
+            while not queue:
+                if core.issued:
+                    return
+                yield pipe.items.wait()
+            issued, low, number = queue.popleft()
+            clock.instructions += 1
+            start = max(pipe.free, issued)
+            code, op = low.code, low.op
+            if code is Code.WORK:
+                if low.transfer is not None:
+                    yield from self._transfer(env, core, pipe, low, number, start)
+                    continue
+                if pipe.pending:
+                    while pipe.pending:
+                        yield pipe.moved.wait()
+                    start = max(start, clock.cursor)
+                clock.until(Cause.ISSUE, start, number)
+                free = start + low.cycles
+                clock.until(Cause.WORK, free, number)
+                pipe.free = free
+                pipe.done = max(pipe.done, free + low.latency)
+                if low.returns_value:
+                    pipe.value_time = free + low.latency
+                pipe.pop(start)
+            elif code is Code.WAIT:
+                assert isinstance(op, WaitFlag)
+                flag = core.flag(op.src, op.dst, op.id)
+                pipe.at = number
+                while not flag.raised:
+                    yield flag.changed.wait()
+                pipe.at = None
+                stop = max(start, flag.raised.popleft() + latency)
+                self._waited(pipe, Cause.FLAG, start, stop, number)
+            elif code is Code.SET:
+                assert isinstance(op, SetFlag)
+                pipe.raise_flags([(core.flag(op.src, op.dst, op.id), 0)], start, number)
+                pipe.free = start
+                pipe.pop(start)
+            elif code is Code.BARRIER:
+                while pipe.pending:
+                    yield pipe.moved.wait()
+                self._waited(pipe, Cause.BARRIER, start, max(start, pipe.done), number)
+            elif code is Code.CROSS_SET:
+                assert isinstance(op, CrossCoreSetFlag)
+                pipe.raise_flags(self._reached(core, op), start, number)
+                pipe.free = start
+                pipe.pop(start)
+            else:
+                assert isinstance(op, CrossCoreWaitFlag)
+                stop = start
+                pipe.at = number
+                for flag in self._awaited(core, op):
+                    while not flag.raised:
+                        yield flag.changed.wait()
+                    stop = max(stop, flag.raised.popleft())
+                pipe.at = None
+                self._waited(pipe, Cause.CROSS_CORE, start, stop, number)
+
+    @staticmethod
+    def _waited(pipe: PipeState, cause: Cause, start: int, stop: int, number: int) -> None:
+        pipe.account(cause, start, stop, number)
+        pipe.free = stop
+        pipe.pop(stop)
+
+    def _transfer(
+        self, env: simpy.Environment, core: CoreState, pipe: PipeState, low: Lowered, number: int, start: int
+    ) -> Process:
+        """Start a transfer with global memory, after waiting for the oldest where too many are under way."""
+        transfer = low.transfer
+        assert transfer is not None
+        limit = getattr(self._chip.ports, transfer.port).outstanding
+        if len(pipe.in_flight) >= limit:
+            oldest = pipe.in_flight.popleft()
+            while oldest.stop is None:
+                yield pipe.moved.wait()
+            if oldest.done > start:
+                pipe.account(Cause.LINK, start, oldest.done, number)
+                start = oldest.done
+        entry = Pending(number, start, Cause.WORK, None)
+        entry.ideal = max(1, low.cycles, transfer.port_cycles)
+        pipe.pending.append(entry)
+        pipe.in_flight.append(entry)
+        pipe.free = start + low.cycles
+        pipe.pop(start)
+        port = pipe.ports.get(transfer.port)
+        if port is None:
+            port = pipe.ports[transfer.port] = Port(core.memory)
+
+        def ended(stop: int, done: int) -> None:
+            entry.stop = stop
+            entry.done = done + low.latency
+            pipe.settle()
+
+        delay = pipe.free - int(env.now)
+        if delay > 0:
+            yield env.timeout(delay)
+        port.submit(transfer, ended)
+
+    # ---- other cores ---------------------------------------------------------------------------------------
+
+    def _joined(self, core: CoreState, group: Group, sending: bool) -> list[CoreState]:
+        key = (core.index, group, sending)
+        found = self._peers.get(key)
+        if found is None:
+            ids = cross_peers(core.id, group, list(self._index), sending=sending)
+            found = self._peers[key] = [self._index[i] for i in ids]
+        return found
+
+    def _reached(self, core: CoreState, op: CrossCoreSetFlag) -> list[tuple[Flag, int]]:
+        """Return the flags that a set raises, and how long each takes."""
+        delay = self._cross_latency[op.group]
+        return [(r.cross_flag(op.id, core.index), delay) for r in self._joined(core, op.group, True)]
+
+    def _awaited(self, core: CoreState, op: CrossCoreWaitFlag) -> list[Flag]:
+        """Return the flags that a wait needs."""
+        return [core.cross_flag(op.id, s.index) for s in self._joined(core, op.group, False)]
+
+    def _blocked(self, core: CoreState) -> Blocked:
+        resolved = core.resolved
+
+        def site(number: int) -> Site:
+            op = resolved.ops[number]
+            return Site(core.id, resolved.file, resolved.lines[number], number, op, op.pipe)
+
+        waits = {p: site(s.at) for p, s in core.pipes.items() if s.at is not None}
+        if not core.issued and core.at is not None:
+            waits[Pipe.S] = site(core.at)
+        peers = {}
+        for place in waits.values():
+            if isinstance(place.op, CrossCoreWaitFlag):
+                senders = self._joined(core, place.op.group, False)
+                peers[place.number] = [s.id for s in senders if not core.raised(place.op.id, s.index)]
+        return Blocked(core.id, core.issued, waits, peers)

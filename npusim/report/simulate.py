@@ -1,0 +1,340 @@
+"""One run from a program to a report: build, check, functional machine, timing machine, bounds, comparison."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections import Counter
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from npusim.check.bounds import Bounds, Recurrence, link_bounds
+from npusim.check.hazards import Watch
+from npusim.config.chip import Chip
+from npusim.config.load import load_chip
+from npusim.errors import HazardError
+from npusim.isa.instruction import Array
+from npusim.isa.numerics.profile import NumericsProfile, get_profile
+from npusim.isa.operand import Pipe
+from npusim.machine.functional import FunctionalMachine, Resolved
+from npusim.machine.memory import Segment
+from npusim.machine.resolve import resolve
+from npusim.machine.timing.account import Cause
+from npusim.machine.timing.engine import LaunchTiming, TimingMachine
+from npusim.machine.timing.l2 import L2State
+from npusim.program.core import CoreKind, Launch
+from npusim.program.discover import find_program
+from npusim.program.program import Program, ProgramMaker, make_inputs
+from npusim.report.model import (
+    MODEL_REVISION,
+    BoundsPart,
+    ConfidencePart,
+    CubePart,
+    GmPart,
+    LaunchPart,
+    PipePart,
+    Report,
+    VectorPart,
+)
+from npusim.report.values import NOT_CHECKED, compare
+from npusim.units import cycles_to_us
+
+Progress = Callable[[str, int], None]
+"""Called now and then with what is being done and the number of instructions done."""
+
+
+def simulate(
+    program: ProgramMaker | str,
+    chip: Chip | str = "ascend-910b4",
+    *,
+    inputs: Mapping[str, Array] | None = None,
+    seed: int = 0,
+    numerics: str | None = None,
+    l2: L2State = "cold",
+    check: bool = True,
+    timing_only: bool = False,
+    spans: bool = False,
+    progress: Progress | None = None,
+    **params: Any,
+) -> Report:
+    """Run a program on a chip and return its report.
+
+    `program` is a maker, a path, `file.py:name` or a shipped name; `chip` a chip, a path or a name. `inputs`
+    gives arrays by name, the others are made from `seed`. `numerics` names a profile other than the chip's.
+    `l2` is the state of the cache at the start. `check=False` turns hazard and limit checks off.
+    `timing_only` computes no values. `spans` keeps who did what when. `params` are the program's parameters.
+
+    Raises `ConfigError`, `OperandError`, `HazardError` or `DeadlockError`. Values that differ from the
+    reference are reported in `values`, not raised.
+    """
+    chip = load_chip(chip) if isinstance(chip, str) else chip
+    maker = find_program(program) if isinstance(program, str) else program
+    built = maker.build(chip, params, inputs)
+    return run(
+        built,
+        chip,
+        inputs=inputs,
+        seed=seed,
+        numerics=numerics,
+        l2=l2,
+        check=check,
+        timing_only=timing_only,
+        spans=spans,
+        progress=progress,
+    )
+
+
+def run(
+    program: Program,
+    chip: Chip,
+    *,
+    inputs: Mapping[str, Array] | None = None,
+    seed: int = 0,
+    numerics: str | None = None,
+    l2: L2State = "cold",
+    check: bool = True,
+    timing_only: bool = False,
+    spans: bool = False,
+    progress: Progress | None = None,
+) -> Report:
+    """Run a program that is built; see `simulate`."""
+    profile = get_profile(numerics or chip.numerics)
+    say = _quiet if progress is None else progress
+    arrays = make_inputs(program, seed, inputs)
+    values = _Values(program, chip, profile, arrays, check, say) if not timing_only else None
+    timing = TimingMachine(chip, program.segments, l2=l2, spans=spans, progress=lambda n: say("timing", n))
+    timings: list[LaunchTiming] = []
+    bounds = Bounds(0, 0, 0, 0)
+    identity = _Identity(program, chip, profile, seed, l2, inputs)
+    for launch in program.launches:
+        streams = resolve(launch, chip) if values is None else values.run(launch)
+        timed = timing.run(launch.name, streams)
+        bounds += _bounds(chip, streams, timed)
+        identity.add(streams)
+        if not spans:
+            timed.resolved = []
+        timings.append(timed)
+    checked = NOT_CHECKED
+    outputs: dict[str, Array] = {}
+    if values is not None:
+        outputs = values.outputs()
+        say("comparing", 0)
+        checked = compare(program, arrays, outputs)
+    report = _report(program, chip, timings, bounds, identity, checked)
+    report._outputs.update(outputs)
+    report._timings.extend(timings)
+    return report
+
+
+def _quiet(what: str, done: int) -> None:
+    """Report no progress."""
+
+
+class _Values:
+    """The functional side of a run: memory, checks and outputs."""
+
+    def __init__(
+        self,
+        program: Program,
+        chip: Chip,
+        profile: NumericsProfile,
+        arrays: Mapping[str, Array],
+        check: bool,
+        say: Progress,
+    ) -> None:
+        self._program = program
+        self._segments = []
+        for spec in program.segments:
+            data = np.zeros(spec.nbytes, np.uint8)
+            if spec.name in arrays:
+                data[:] = arrays[spec.name].reshape(-1).view(np.uint8)
+            self._segments.append(Segment(spec.name, spec.dtype, spec.shape, data))
+        self._watch = Watch(chip, program.segments, list(arrays)) if check else None
+        self._machine = FunctionalMachine(
+            chip, profile, self._segments, watch=self._watch, progress=lambda n: say("values", n)
+        )
+
+    def run(self, launch: Launch) -> list[Resolved]:
+        """Run one launch."""
+        return self._machine.run(launch)
+
+    def outputs(self) -> dict[str, Array]:
+        """Return the outputs.
+
+        Raises `HazardError` where a part of one was never written.
+        """
+        found = {}
+        for index, (spec, segment) in enumerate(zip(self._program.segments, self._segments, strict=True)):
+            if spec.role not in ("output", "inout"):
+                continue
+            if self._watch is not None:
+                gap = self._watch.never_written(index)
+                if gap is not None:
+                    raise HazardError(
+                        f"{self._program.name}: bytes {gap[0]:,} to {gap[1]:,} of output {spec.name} are never "
+                        f"written; let a stream store them, or make the output smaller"
+                    )
+            found[spec.name] = segment.array()
+        return found
+
+
+class _Identity:
+    """The hash that names a run."""
+
+    def __init__(
+        self,
+        program: Program,
+        chip: Chip,
+        profile: NumericsProfile,
+        seed: int,
+        l2: str,
+        inputs: Mapping[str, Array] | None,
+    ) -> None:
+        self.seed, self.l2, self.numerics = seed, l2, profile.name
+        self._hash = hashlib.sha256()
+        given = {
+            n: hashlib.sha256(np.ascontiguousarray(a).tobytes()).hexdigest()
+            for n, a in (inputs or {}).items()
+        }
+        head = {
+            "chip": chip.identity(),
+            "params": program.params,
+            "segments": [(s.name, s.dtype.short, s.shape, s.role) for s in program.segments],
+            "seed": seed,
+            "numerics": profile.to_dict(),
+            "l2": l2,
+            "inputs": given,
+            "report": "npusim.report/1",
+            "asm": "npusim.asm/1",
+            "model": MODEL_REVISION,
+        }
+        self._hash.update(json.dumps(head, sort_keys=True, separators=(",", ":"), default=str).encode())
+        self._text: dict[int, tuple[Any, bytes]] = {}
+
+    def add(self, streams: list[Resolved]) -> None:
+        """Add the streams of a launch."""
+        update, texts = self._hash.update, self._text
+        for stream in streams:
+            update(str(stream.core).encode())
+            for op in stream.ops:
+                found = texts.get(id(op))
+                if found is None:
+                    found = texts[id(op)] = (op, f"\n{op}".encode())
+                update(found[1])
+        texts.clear()
+
+    def digest(self) -> str:
+        """Return the first 12 hex digits."""
+        return self._hash.hexdigest()[:12]
+
+
+def _bounds(chip: Chip, streams: list[Resolved], timed: LaunchTiming) -> Bounds:
+    flag_only, compute = Recurrence(chip, [(s.core, s.ops) for s in streams]).run()
+    t = timed.traffic
+    hbm, l2 = link_bounds(chip, t.read_bytes, t.write_bytes, t.hbm_read_bytes, t.hbm_write_bytes)
+    return Bounds(compute, hbm, l2, flag_only)
+
+
+def _report(
+    program: Program,
+    chip: Chip,
+    timings: list[LaunchTiming],
+    bounds: Bounds,
+    identity: _Identity,
+    checked: Any,
+) -> Report:
+    total = sum(t.cycles for t in timings)
+    launches = [
+        LaunchPart(name=t.name, cycles=t.cycles, cores=len({c.core for c in t.clocks})) for t in timings
+    ]
+    start = chip.launch
+    overhead = sum(start.device_us + start.device_per_core_us * (part.cores - 1) for part in launches)
+    time_us = cycles_to_us(total, chip.clock_mhz) + overhead
+    return Report(
+        run_id=identity.digest(),
+        model_revision=MODEL_REVISION,
+        program=program.name,
+        chip=chip.name,
+        params=program.params,
+        seed=identity.seed,
+        numerics=identity.numerics,
+        l2=identity.l2,
+        values=checked,
+        total_cycles=total,
+        time_us=round(time_us, 6),
+        launch_overhead_us=round(overhead, 6),
+        host_overhead_us=round(start.host_us * len(timings), 6),
+        launches=launches,
+        pipes=_pipes(timings),
+        gm=_gm(program, chip, timings, time_us),
+        cube=CubePart(macs=sum(t.macs for t in timings), utilization=_busy(timings, Pipe.M)),
+        vector=VectorPart(
+            element_ops=sum(t.element_ops for t in timings), utilization=_busy(timings, Pipe.V)
+        ),
+        bounds=BoundsPart(**bounds._asdict(), binding=bounds.binding),
+        confidence=_confidence(timings),
+    )
+
+
+def _pipes(timings: list[LaunchTiming]) -> dict[str, PipePart]:
+    """Add the clocks of every pipe over the launches; a launch without its core is tail."""
+    order: dict[str, tuple[int, int, int, int]] = {}
+    sums: dict[str, Counter[str]] = {}
+    total = sum(t.cycles for t in timings)
+    kinds = list(CoreKind)
+    for timed in timings:
+        for clock in timed.clocks:
+            c = clock.core
+            order[clock.name] = (c.group, kinds.index(c.kind), c.number, int(clock.pipe))
+            counts = sums.setdefault(clock.name, Counter())
+            counts["instructions"] += clock.instructions
+            for cause, cycles in zip(Cause, clock.cycles, strict=True):
+                counts[cause.name.lower()] += cycles
+    parts = {}
+    for name in sorted(sums, key=lambda n: order[n]):
+        counts = sums[name]
+        explained = sum(counts[cause.name.lower()] for cause in Cause)
+        assert explained <= total, f"{name}: {explained} cycles explained of {total}"
+        parts[name] = PipePart(
+            instructions=counts["instructions"],
+            **{cause.name.lower(): counts[cause.name.lower()] for cause in Cause},
+            tail=total - explained,
+        )
+    return parts
+
+
+def _gm(program: Program, chip: Chip, timings: list[LaunchTiming], time_us: float) -> GmPart:
+    reads = sum(t.traffic.read_bytes for t in timings)
+    writes = sum(t.traffic.write_bytes for t in timings)
+    hits = sum(t.traffic.hit_bytes for t in timings)
+    hbm_reads = sum(t.traffic.hbm_read_bytes for t in timings)
+    hbm_writes = sum(t.traffic.hbm_write_bytes for t in timings)
+    moved = reads + writes
+    per_us = 1e-3 / time_us if time_us else 0.0
+    return GmPart(
+        read_bytes=reads,
+        write_bytes=writes,
+        useful_bytes=program.useful_bytes,
+        hbm_read_bytes=hbm_reads,
+        hbm_write_bytes=hbm_writes,
+        l2_hit_rate=round(hits / moved, 6) if moved else 0.0,
+        achieved_gb_per_s=round(moved * per_us, 6),
+        useful_gb_per_s=round(program.useful_bytes * per_us, 6),
+        utilization=round((hbm_reads + hbm_writes) * per_us / chip.hbm.nominal_gb_per_s, 6),
+    )
+
+
+def _busy(timings: list[LaunchTiming], pipe: Pipe) -> float:
+    clocks = [(c, t.cycles) for t in timings for c in t.clocks if c.pipe is pipe]
+    total = sum(cycles for _, cycles in clocks)
+    return round(sum(c.cycles[Cause.WORK] for c, _ in clocks) / total, 6) if total else 0.0
+
+
+def _confidence(timings: list[LaunchTiming]) -> ConfidencePart:
+    priced: Counter[str] = Counter()
+    for timed in timings:
+        priced.update(timed.priced)
+    total = sum(priced.values()) or 1
+    return ConfidencePart(**{grade: round(priced[grade] / total, 6) for grade in "HML"})

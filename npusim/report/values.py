@@ -1,0 +1,88 @@
+"""Comparing outputs with a reference, element by element."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from npusim.errors import ConfigError
+from npusim.isa.instruction import Array
+from npusim.program.program import Expected, Program
+from npusim.report.model import Values
+
+_CHUNK = 1 << 20
+
+NOT_CHECKED = Values(
+    checked=False, ok=None, max_abs_error=None, max_ulp=None, mismatches=None, tolerance=None
+)
+
+
+def compare(program: Program, inputs: Mapping[str, Array], outputs: Mapping[str, Array]) -> Values:
+    """Return how far the outputs are from what the program's reference expects.
+
+    NaN is right where NaN is expected, an infinity where the same infinity is. Raises `ConfigError` where the
+    reference names an output that does not exist, or gives another shape.
+    """
+    if program.reference is None:
+        return NOT_CHECKED
+    with np.errstate(all="ignore"):
+        expected = program.reference(inputs)
+    worst = worst_ulp = widest = 0.0
+    mismatches = 0
+    for name, wanted in expected.items():
+        if name not in outputs:
+            raise ConfigError(f"{program.name}: the reference names {name}, which is no output")
+        if wanted.value.shape != outputs[name].shape:
+            raise ConfigError(
+                f"{program.name}: the reference gives {name} the shape {wanted.value.shape}, "
+                f"the program {outputs[name].shape}"
+            )
+        error, ulp, tolerance, wrong = _compare(outputs[name].ravel(), wanted)
+        worst, worst_ulp, widest = max(worst, error), max(worst_ulp, ulp), max(widest, tolerance)
+        mismatches += wrong
+    return Values(
+        checked=True,
+        ok=mismatches == 0,
+        max_abs_error=worst,
+        max_ulp=worst_ulp,
+        mismatches=mismatches,
+        tolerance=widest,
+    )
+
+
+def _compare(got: Array, wanted: Expected) -> tuple[float, float, float, int]:
+    value = wanted.value.ravel()
+    limit = np.broadcast_to(np.asarray(wanted.tolerance, np.float64), wanted.value.shape).ravel()
+    error = ulp = 0.0
+    wrong = 0
+    for start in range(0, got.size, _CHUNK):
+        part = slice(start, start + _CHUNK)
+        a, b = got[part], value[part]
+        if a.dtype.kind in "iub" and b.dtype.kind in "iub":
+            difference = np.abs(a.astype(object) - b.astype(object)) if a.itemsize == 8 else _gap(a, b)
+            unit = np.ones(1)
+        else:
+            x, y = a.astype(np.float64), b.astype(np.float64)
+            with np.errstate(invalid="ignore", over="ignore"):
+                difference = np.where((x == y) | (np.isnan(x) & np.isnan(y)), 0.0, np.abs(x - y))
+            difference = np.where(np.isnan(difference), np.inf, difference)
+            unit = _ulp(y, got.dtype)
+        wrong += int(np.count_nonzero(difference > limit[part]))
+        if difference.size:
+            error = max(error, float(difference.max()))
+            ulp = max(ulp, float((difference / unit).max()))
+    return error, ulp, float(limit.max()) if limit.size else 0.0, wrong
+
+
+def _gap(a: Array, b: Array) -> Array:
+    return np.abs(a.astype(np.int64) - b.astype(np.int64))
+
+
+def _ulp(value: Array, dtype: np.dtype) -> Array:
+    """Return the distance of neighbouring numbers of a float type at a value."""
+    import ml_dtypes
+
+    info = ml_dtypes.finfo(dtype)
+    exponent = np.frexp(np.where(np.isfinite(value), value, 1.0))[1] - 1
+    return np.ldexp(1.0, np.maximum(exponent, info.minexp) - info.nmant)
