@@ -1,4 +1,4 @@
-"""The cube and what feeds and drains it: L1 to L0, products, the fixpipe, and the way out of coupled chips."""
+"""The cube, what feeds it and what drains it."""
 
 from npusim.isa.cube.coupled import DataCopyEnhanced, DataCopyNz2Nd
 from npusim.isa.cube.fixpipe import Fixpipe

@@ -34,6 +34,7 @@ class DataCopyEnhanced(Movement):
     dst_gap: int = 0
 
     pipe: ClassVar[Pipe] = Pipe.V
+    example_chip: ClassVar[str] = "ascend-310"
 
     def check_rules(self, chip: Chip, state: State) -> None:
         """Check the path, the element types and the limits of the fields."""
@@ -97,6 +98,7 @@ class DataCopyNz2Nd(Movement):
     dst_d_value: int
 
     pipe: ClassVar[Pipe] = Pipe.MTE3
+    example_chip: ClassVar[str] = "ascend-310"
 
     def check_rules(self, chip: Chip, state: State) -> None:
         """Check the chip, the element types, the limits of the fields and the atomic mode."""

@@ -1,4 +1,4 @@
-"""Cube instructions in the form a program thinks in: matrices and their extents. Each function returns one."""
+"""Cube instructions as a program thinks of them: matrices and extents. Each function returns one."""
 
 from __future__ import annotations
 

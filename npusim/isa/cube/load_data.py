@@ -32,8 +32,7 @@ class Load(Movement):
         self.check_one_type(self.dst.dtype, self.src.dtype)
         if transpose and self.src.dtype.bits != 16:
             raise self.error(
-                f"only 16-bit elements are transposed, not {self.src.dtype.short}; "
-                "use LoadDataWithTranspose, or keep the transposed matrix in memory"
+                f"only 16-bit elements are transposed, not {self.src.dtype.short}; use LoadDataWithTranspose"
             )
 
     def fractals_work(self, chip: Chip, fractals: int) -> Work:

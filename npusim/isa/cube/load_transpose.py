@@ -58,9 +58,7 @@ class LoadDataWithTranspose(Load):
             self.check_range(name, 0, 65535, unit)
         _, down, apart = self._pitches
         target = touched(self.dst, 0, FRACTAL_BYTES, (self._fractals, apart), (self.repeat, down))
-        self.check_disjoint(
-            target, "fractals of two squares land on one place; change dst_gap or dst_frac_gap"
-        )
+        self.check_disjoint(target, "fractals of two squares land on one place; change dst_gap")
 
     def reads(self, state: State) -> tuple[Access, ...]:
         """Return the squares."""

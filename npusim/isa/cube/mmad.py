@@ -83,7 +83,7 @@ class Mmad(Movement):
         return self.a.dtype.short
 
     def check_rules(self, chip: Chip, state: State) -> None:
-        """Check element types, extents, the start of the accumulation, alignment of the result and the order."""
+        """Check types, extents, what the accumulation starts from, alignment, and the order of L0A."""
         a, b, c = self.a.dtype, self.b.dtype, self.dst.dtype
         if a is not b or _RESULT.get(a) is not c:
             known = ", ".join(f"{x.short} x {x.short} -> {y.short}" for x, y in _RESULT.items())

@@ -25,7 +25,7 @@ def scaled(src: DType, dst: DType) -> bool:
 
 
 def convert(x: Array, src: DType, dst: DType, state: State, words: Array | None, *, relu: bool) -> Array:
-    """Return accumulators as another type; `words` are the scales per column, which lie along the last axis."""
+    """Return accumulators as another type; `words` are the scales of the columns, along the last axis."""
     if relu:
         x = np.fmax(x, 0)
     if src is dst:

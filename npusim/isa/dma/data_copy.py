@@ -86,8 +86,8 @@ class DataCopy(Movement):
         self.check_path(chip, _ROUTES[self.src.space, self.dst.space][1])
         unit = f"blocks of {self._unit} bytes"
         self.check_range("block_count", 1, 4095)
-        short = "" if self._unit > BLOCK_BYTES else "use DataCopyPad for shorter rows"
-        self.check_range("block_len", 1, 65535, unit, short if self.block_len < 1 else "")
+        short = self.block_len < 1 and UB in (self.src.space, self.dst.space)
+        self.check_range("block_len", 1, 65535, unit, "use DataCopyPad for short rows" if short else "")
         self.check_range("src_gap", 0, 65535, "blocks of 32 bytes")
         self.check_range("dst_gap", 0, 65535, unit)
         if not self._widens:

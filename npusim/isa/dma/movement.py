@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -22,8 +22,11 @@ GM, L1, L0A, L0B, L0C, UB, BT, FB = Space
 class Movement(Instruction):
     """Base of the instructions that move data: placement, then the rules of the class, then the bounds."""
 
+    example_chip: ClassVar[str] = "ascend-910b4"
+    """Chip on which `example()` is valid."""
+
     def check(self, chip: Chip, state: State) -> None:
-        """Check placement, the class's own rules, element alignment in GM, and that nothing leaves a memory."""
+        """Check placement, the class's own rules, alignment in GM, and that nothing leaves a memory."""
         super(Movement, self).check(chip, state)
         self.check_rules(chip, state)
         for name in self.roles:
@@ -87,7 +90,7 @@ def raw(at: Operand, offset: int = 0) -> Operand:
 
 
 def touched(at: Operand, offset: int, size: int, *repeats: tuple[int, int]) -> Access:
-    """Return runs of `size` bytes from `offset` behind an operand, repeated (count, stride) outermost first."""
+    """Return runs of `size` bytes `offset` behind an operand, repeated (count, stride), outermost first."""
     kept = [(count, stride) for count, stride in repeats if count != 1]
     while kept and kept[-1][1] == size:
         size *= kept.pop()[0]
