@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import importlib.util
 import sys
 from importlib.metadata import entry_points
@@ -60,7 +61,14 @@ def _makers(module: ModuleType) -> list[ProgramMaker]:
 
 
 def _load(path: Path) -> ModuleType:
-    name = f"npusim_program_{path.resolve().as_posix().replace('/', '_').removesuffix('.py')}"
+    """Import a program file as a module of a package that stands for its folder, so that neighbours can be imported."""
+    folder = path.resolve().parent
+    package = "npusim_programs_" + hashlib.sha256(str(folder).encode()).hexdigest()[:8]
+    if package not in sys.modules:
+        parent = ModuleType(package)
+        parent.__path__ = [str(folder)]
+        sys.modules[package] = parent
+    name = f"{package}.{path.stem}"
     if name in sys.modules:
         return sys.modules[name]
     spec = importlib.util.spec_from_file_location(name, path)
