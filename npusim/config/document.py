@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import lru_cache
 from importlib.resources.abc import Traversable
 from typing import Any
 
@@ -64,8 +65,12 @@ def read_document(file: Traversable, shown: str) -> Document:
     return parse_document(_text(file, shown), shown)
 
 
+@lru_cache(maxsize=64)
 def parse_document(text: str, shown: str) -> Document:
-    """Parse YAML text that holds one mapping; `shown` is the name of its file in errors."""
+    """Parse YAML text that holds one mapping; `shown` is the name of its file in errors.
+
+    A sweep parses the same text for every point, so results are kept; a caller must not change them.
+    """
     root = _compose(text, shown)
     if root is None:
         raise ConfigError(f"{shown}:1: the file is empty; a chip is a mapping with schema, name and sections")
@@ -171,8 +176,10 @@ class _Builder:
     def build(self, node: yaml.Node, path: KeyPath) -> Any:
         if len(path) > MAX_DEPTH:
             return self.fail(node, path[:1], f"nested deeper than {MAX_DEPTH} levels")
-        if id(node) in self.seen:
-            return self.fail(node, path, "aliases are not supported; repeat the value or use extends")
+        if id(node) in self.seen:  # the marks of the node are those of its first use
+            rule = "aliases are not supported; repeat the value or use extends"
+            self.errors.append(f"{self.places[path]}: {dotted(path)}: {rule}")
+            return None
         self.seen.add(id(node))
         if isinstance(node, yaml.ScalarNode):
             return self.scalar(node, path)

@@ -45,8 +45,8 @@ def find_chip(name: str, *, path: bool, near: Found | None = None) -> Found:
     if path:
         file = Path(os.path.normpath(folder / name))
         if not file.is_file() and not file.is_dir():
-            raise ConfigError(f"{file}: no such file{did_you_mean(file.stem, chip_names())}")
-        return Found(file, str(file))
+            raise ConfigError(f"{_shown(file)}: no such file{did_you_mean(file.stem, chip_names())}")
+        return Found(file, _shown(file))
     other = ""
     for found in _candidates(name, folder if near else None):
         if near and found.same(near):
@@ -87,5 +87,6 @@ def _candidates(name: str, folder: Path | None) -> Iterator[Found]:
 def _shown(file: Traversable) -> str:
     here = Path.cwd()
     if isinstance(file, Path) and file.is_absolute() and file.is_relative_to(here):
-        return str(file.relative_to(here))
-    return str(file)
+        file = file.relative_to(here)
+    text = str(file)
+    return text if text.isprintable() else repr(text)

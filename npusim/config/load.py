@@ -10,10 +10,19 @@ from dataclasses import dataclass, field
 from pydantic import ValidationError
 
 from npusim.config.chip import Chip, Source
-from npusim.config.document import Document, dotted, raise_errors, read_document, show
+from npusim.config.document import Document, KeyPath, dotted, raise_errors, read_document, show
 from npusim.config.explain import explain, listed
 from npusim.config.find import Found, find_chip, is_path
-from npusim.config.merge import OVERRIDE, FileSources, file_sources, merge, numbers, override, override_pairs
+from npusim.config.merge import (
+    OVERRIDE,
+    PLACE,
+    FileSources,
+    file_sources,
+    merge,
+    numbers,
+    override,
+    override_pairs,
+)
 from npusim.errors import ConfigError
 
 SCHEMA = "npusim.chip/1"
@@ -44,7 +53,7 @@ def load_chip(
     try:
         chip = Chip.model_validate(document.data)
     except ValidationError as error:
-        explained = explain(error, document.place)
+        explained = explain(error, lambda path: _place(document, path))
         bad = {dotted(path) for path, _ in explained}
         lines += dict.fromkeys(line for _, line in explained)
     for file in resolved.files:
@@ -118,6 +127,12 @@ def _header(document: Document) -> list[str]:
     elif not isinstance(name, str) or not name:
         errors.append(f"{document.place(('name',))}: name: must be text, got {show(name)}")
     return errors
+
+
+def _place(document: Document, path: KeyPath) -> str:
+    """Return the place of a key path; what an override changed a part of is the override's."""
+    overridden = any(p[: len(path)] == path for p, at in document.places.items() if at == PLACE)
+    return PLACE if overridden else document.place(path)
 
 
 def _touches(path: str, others: set[str]) -> bool:

@@ -17,6 +17,9 @@ from npusim.errors import ConfigError, did_you_mean
 OVERRIDE = Source.model_validate({"from": "override", "confidence": "L"})
 """Source of an overridden number: an assumption of the user, so never better than L."""
 
+PLACE = "override"
+"""Place of an overridden value in errors."""
+
 _SOURCES = TypeAdapter(dict[str, Source])
 _FIXED = ("schema", "extends", "sources")
 """What an override may not touch."""
@@ -56,7 +59,7 @@ def numbers(data: Mapping[str, Any], above: KeyPath = ()) -> Iterator[tuple[KeyP
         if isinstance(value, dict):
             if path != ("sources",):
                 yield from numbers(value, path)
-        elif any(_is_number(v) for v in (value if isinstance(value, list) else [value])):
+        elif any(map(_is_number, value if isinstance(value, list | tuple) else [value])):
             yield path, value
 
 
@@ -131,18 +134,18 @@ def override(document: Document, pairs: list[tuple[str, Any]]) -> tuple[Document
     for name, value in pairs:
         path = tuple(name.split("."))
         if path[0] in _FIXED:
-            errors.append(f"override: {name}: {path[0]} cannot be overridden")
+            errors.append(f"{PLACE}: {name}: {path[0]} cannot be overridden")
         elif not all(path):
             errors.append(f"override '{name}': must be a dotted path")
         elif (gap := _gap(document.data, path)) is None:
             data: Any = value
             for key in reversed(path):
                 data = {key: data}
-            document = merge(document, Document(data, dict.fromkeys(_paths(value, path), "override")))
+            document = merge(document, Document(data, dict.fromkeys(_paths(value, path), PLACE)))
         elif name in field_paths():
-            errors.append(f"override: {name}: the chip has no {gap}; give the whole section")
+            errors.append(f"{PLACE}: {name}: the chip has no {gap}; give the whole section")
         else:
-            errors.append(f"override: {name}: {unknown(path)}")
+            errors.append(f"{PLACE}: {name}: {unknown(path)}")
     after = {dotted(path): value for path, value in numbers(document.data)}
     changed = {name for name, value in after.items() if name not in before or before[name] != value}
     return document, changed, errors

@@ -8,6 +8,7 @@ import yaml
 
 from npusim.config.chip import Chip
 from npusim.config.document import KeyPath, dotted
+from npusim.config.merge import numbers
 
 _WIDTH = 44
 """Column of the sources beside the values."""
@@ -19,7 +20,8 @@ def resolved_yaml(chip: Chip) -> str:
     sources = data.pop("sources")
     lines = _section(chip, data, ())
     lines.append("sources:")
-    for path, source in sources.items():
+    order = {dotted(path): i for i, (path, _) in enumerate(numbers(data))}
+    for path, source in sorted(sources.items(), key=lambda item: order.get(item[0], len(order))):
         lines.append(f"  {_key(path)}: {{from: {_text(source['from'])}, confidence: {source['confidence']}}}")
     return "\n".join(lines) + "\n"
 
