@@ -1,0 +1,126 @@
+"""Binary formats, and roundings that are exact: one rounding of the real number the input stands for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import numpy.typing as npt
+
+from npusim.isa.dtype import BF16, F16, F32, DType
+from npusim.isa.numerics.profile import Rounding
+
+Array = npt.NDArray[Any]
+
+
+@dataclass(frozen=True)
+class Format:
+    """A binary floating-point format with subnormals and infinities.
+
+    `precision` counts the hidden bit; `emin` and `emax` are the exponents of the smallest and largest normal
+    numbers, with significands in [1, 2).
+    """
+
+    precision: int
+    emin: int
+    emax: int
+
+    @property
+    def largest(self) -> float:
+        """The largest finite number."""
+        return (2.0 - 2.0 ** (1 - self.precision)) * 2.0**self.emax
+
+    @property
+    def smallest_normal(self) -> float:
+        """The smallest positive normal number; everything below is subnormal."""
+        return 2.0**self.emin
+
+
+HALF = Format(11, -14, 15)
+BFLOAT = Format(8, -126, 127)
+SINGLE = Format(24, -126, 127)
+FORMATS: dict[DType, Format] = {F16: HALF, BF16: BFLOAT, F32: SINGLE}
+BY_NUMPY: dict[Any, Format] = {dtype.np: fmt for dtype, fmt in FORMATS.items()}
+
+NAN_F16 = np.uint16(0x7E00).view(np.float16)
+NAN_BF16 = np.uint16(0x7FC0).view(ml_dtypes.bfloat16)
+NAN_F32 = np.uint32(0x7FC00000).view(np.float32)
+CANONICAL_NAN: dict[DType, Any] = {F16: NAN_F16, BF16: NAN_BF16, F32: NAN_F32}
+"""The one NaN each format's instructions write. Payloads are not modelled: the vendor documents none, and the
+host's own differ between x86 and Arm."""
+
+MAX_F32 = np.float32(SINGLE.largest)
+
+
+def to_integral(x: Array, mode: Rounding) -> Array:
+    """Round float64 `x` to integers in `mode`; infinities, NaN and the sign of zero pass through."""
+    match mode:
+        case "rne":
+            return np.rint(x)
+        case "rz":
+            return np.trunc(x)
+        case "rd":
+            return np.floor(x)
+        case "ru":
+            return np.ceil(x)
+        case "rna":
+            # floor(|x| + 0.5) would round 0.5 - 2^-54 up, as the sum rounds to 1
+            down = np.trunc(x)
+            return down + np.copysign(np.abs(x - down) >= 0.5, x)
+        case "odd":
+            down = np.trunc(x)
+            lost_and_even = (down != x) & (np.fmod(down, 2.0) == 0)
+            return down + np.copysign(lost_and_even, x)
+    raise ValueError(f"rounding must be rne, rz, rd, ru, rna or odd, not {mode}")
+
+
+def round_real(x: Array, fmt: Format, mode: Rounding = "rne", *, saturate: bool = False) -> Array:
+    """Round float64 `x` to `fmt` once and return the result as float64.
+
+    Overflow follows IEEE 754 (`rz` and `odd` stop at the largest number). With `saturate`, results beyond the
+    range and infinities become the largest number and NaN becomes 0.
+    """
+    x = np.asarray(x, np.float64)
+    exponent = np.frexp(x)[1]
+    spacing = np.maximum(exponent - 1, fmt.emin) - (fmt.precision - 1)
+    y = np.ldexp(to_integral(np.ldexp(x, -spacing), mode), spacing)
+    over = np.abs(y) > fmt.largest
+    if saturate:
+        y = np.where(over, np.copysign(fmt.largest, x), y)
+        return np.where(np.isnan(x), 0.0, y)
+    if over.any():
+        to_inf = {"rne": True, "rna": True, "rz": False, "odd": False, "rd": x < 0, "ru": x > 0}[mode]
+        limit = np.copysign(np.where(to_inf | np.isinf(x), np.inf, fmt.largest), x)
+        y = np.where(over, limit, y)
+    return y
+
+
+def f32_round_frac(x: Array, frac: int, mode: Rounding = "rne") -> Array:
+    """Round float32 `x` to `frac` fraction bits, as a new float32 array: HF32 has 11 or 10, TF32 10.
+
+    `mode` is `rne`, `rna` or `rz`. A carry may overflow to infinity; NaN stays NaN.
+    """
+    drop = 23 - frac
+    keep = np.uint32((0xFFFFFFFF << drop) & 0xFFFFFFFF)
+    u = np.ascontiguousarray(x, np.float32).view(np.uint32)
+    if mode == "rne":
+        rounded = (u + (((u >> np.uint32(drop)) & np.uint32(1)) + np.uint32((1 << (drop - 1)) - 1))) & keep
+    elif mode == "rna":
+        rounded = (u + np.uint32(1 << (drop - 1))) & keep
+    elif mode == "rz":
+        rounded = u & keep
+    else:
+        raise ValueError(f"rounding of operands must be rne, rna or rz, not {mode}")
+    magnitude = u & np.uint32(0x7FFFFFFF)
+    special = magnitude >= np.uint32(0x7F800000)
+    if special.any():
+        rounded = np.where(special, u, rounded)
+        rounded = np.where(magnitude > np.uint32(0x7F800000), NAN_F32.view(np.uint32), rounded)
+    return rounded.view(np.float32)
+
+
+def clamp_to_f32(x: Array) -> None:
+    """Make infinities of float32 `x` the largest number and NaN 0, in place."""
+    np.nan_to_num(x, copy=False, nan=0.0, posinf=SINGLE.largest, neginf=-SINGLE.largest)
