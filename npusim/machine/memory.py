@@ -47,6 +47,7 @@ class CoreMemory:
         self.chip = chip
         self.profile = profile
         self.prepared: dict[Any, Any] = {}
+        self.compare_mask = 0
         self._segments = segments
         self._bytes = {s: np.zeros(chip.capacity_bytes(s.short), np.uint8) for s in spaces}
         self._registers = [0] * REGISTERS

@@ -211,7 +211,7 @@ class MulAddDst(MultiplyAdd):
 
     def check_types(self) -> None:
         """Refuse other combinations of types."""
-        _check_mixed(self, {"dst": self.dst.dtype, "src0": self.src0.dtype, "src1": self.src1.dtype})
+        _check_mixed(self, self.src0.dtype, "src0", "src1")
 
     def compute(self, core: CoreView, state: State, *sources: Array) -> Array:
         """Return the results."""
@@ -270,7 +270,7 @@ class Axpy(LaneWise):
 
     def check_types(self) -> None:
         """Refuse other combinations of types."""
-        _check_mixed(self, {"dst": self.dst.dtype, "src": self.src.dtype})
+        _check_mixed(self, self.src.dtype, "src")
 
     def compute(self, core: CoreView, state: State, *sources: Array) -> Array:
         """Return the results."""
@@ -281,26 +281,18 @@ class Axpy(LaneWise):
     @classmethod
     def example(cls) -> Axpy:
         """Add two times an f16 row to an f32 row."""
-        return cls(dst=ub(F32, 0x10000), src=ub(F16, 0), scalar=2.0, src_repeat=4, repeat=2)
+        return cls(dst=ub(F32, 0x10000), src=ub(F16, 0x900), scalar=2.0, src_repeat=4, repeat=2)
 
 
-def _check_mixed(op: LaneWise, found: dict[str, DType]) -> None:
-    for name, dtype in found.items():
-        op.check_type(name, dtype)
-    dst, *sources = found.items()
-    for name, dtype in sources:
-        if dtype is not sources[0][1]:
-            raise op.error(
-                f"{sources[0][0]} and {name} must have one element type, not {sources[0][1].short} and "
-                f"{dtype.short}; convert one of them with Cast"
-            )
-    source = sources[0][1]
-    if dst[1] is not source and (dst[1], source) != (F32, F16):
-        raise op.error(
-            f"{sources[0][0]} of type {source.short} goes into dst of type f16 or f32, not {dst[1].short}"
-            if source is F16
-            else f"dst must be {source.short} where {sources[0][0]} is, not {dst[1].short}"
-        )
+def _check_mixed(op: LaneWise, source: DType, *others: str) -> None:
+    """Raise unless all types are one of f16 and f32, or the sources f16 and the destination f32."""
+    dst = op.dst.dtype  # type: ignore[attr-defined]  # both users have one
+    op.check_type("dst", dst)
+    op.check_type(others[0], source)
+    for name in others[1:]:
+        op.check_same(others[0], name)
+    if dst is not source and (dst, source) != (F32, F16):
+        raise op.error(f"dst must be f32 where {others[0]} is f32, not {dst.short}; convert it with Cast")
 
 
 def _widened(x: Array, dtype: DType) -> Array:

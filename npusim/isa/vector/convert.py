@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import ClassVar
 
-from npusim.isa.dtype import F16, F32, S4, S32, DType
+import numpy as np
+
+from npusim.isa.dtype import F16, F32, S4, S8, S16, S32, U8, DType
 from npusim.isa.instruction import Array, CoreView, UbIn, UbOut, instruction
+from npusim.isa.numerics import vector as numerics
 from npusim.isa.numerics.cast import CAST_MODES, RoundMode, cast, dequant_s32_f16
 from npusim.isa.state import State
+from npusim.isa.vector.arithmetic import TwoSource
 from npusim.isa.vector.lanes import LaneWise, immediate, ub
+
+RELU_CASTS = frozenset({(F16, S8), (S16, S8), (F32, F16)})
 
 
 @instruction
@@ -69,3 +76,80 @@ class Cast(LaneWise):
     def example(cls) -> Cast:
         """Widen 128 halves."""
         return cls(dst=ub(F32, 0x10000), src=ub(F16, 0), src_repeat=4, repeat=2)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TwoSourceCast(TwoSource):
+    """Base of the two-source operations that convert their result to a narrower type."""
+
+    pairs: ClassVar[frozenset[tuple[DType, DType]]] = frozenset()
+    """Element types of sources and destination."""
+
+    def check_types(self) -> None:
+        """Refuse other pairs of types."""
+        src, dst = self.src0.dtype, self.dst.dtype
+        self.check_type("src0", src, frozenset(s for s, _ in self.pairs))
+        self.check_type("dst", dst, frozenset(d for s, d in self.pairs if s is src))
+        self.check_same("src0", "src1")
+
+    @classmethod
+    def example(cls) -> TwoSourceCast:
+        """Two repeats of halves."""
+        return cls(dst=ub(S8, 0x10000), src0=ub(F16, 0x0), src1=ub(F16, 0x900), dst_repeat=4, repeat=2)
+
+
+@instruction
+class MulCast(TwoSourceCast):
+    """Multiply and convert: `dst = round(src0 * src1)`, the product rounded to f16, then to the nearest
+    integer.
+
+    f16 sources; u8 or s8 destination, which saturates unless the control state says otherwise. Cost: class
+    two_source."""
+
+    pairs: ClassVar[frozenset[tuple[DType, DType]]] = frozenset({(F16, S8), (F16, U8)})
+
+    def compute(self, core: CoreView, state: State, *sources: Array) -> Array:
+        """Return the converted products."""
+        product = numerics.mul(sources[0], sources[1], F16, saturate=state.saturate)
+        return cast(product, F16, self.dst.dtype, RoundMode.NONE, saturate=state.saturate)
+
+
+@instruction
+class AddReluCast(TwoSourceCast):
+    """Add, clip below zero and convert: `dst = max(src0 + src1, 0)`, rounded to the sources' type in between.
+
+    f16 to s8, s16 to s8, f32 to f16; ties go to even. Cost: class two_source.
+    """
+
+    pairs: ClassVar[frozenset[tuple[DType, DType]]] = RELU_CASTS
+
+    def compute(self, core: CoreView, state: State, *sources: Array) -> Array:
+        """Return the converted sums."""
+        dtype = self.src0.dtype
+        total = numerics.add(sources[0], sources[1], dtype, saturate=self.saturates(state, dtype))
+        return _relu_cast(self, core, state, total)
+
+
+@instruction
+class SubReluCast(TwoSourceCast):
+    """Subtract, clip below zero and convert: `dst = max(src0 - src1, 0)`, rounded to the sources' type in
+    between.
+
+    f16 to s8, s16 to s8, f32 to f16; ties go to even. Cost: class two_source.
+    """
+
+    pairs: ClassVar[frozenset[tuple[DType, DType]]] = RELU_CASTS
+
+    def compute(self, core: CoreView, state: State, *sources: Array) -> Array:
+        """Return the converted differences."""
+        dtype = self.src0.dtype
+        total = numerics.sub(sources[0], sources[1], dtype, saturate=self.saturates(state, dtype))
+        return _relu_cast(self, core, state, total)
+
+
+def _relu_cast(op: TwoSourceCast, core: CoreView, state: State, total: Array) -> Array:
+    src, dst = op.src0.dtype, op.dst.dtype
+    clipped = numerics.relu(total, src, core.profile.vector, saturate=op.saturates(state, src))
+    if src is S16:
+        return (np.minimum(clipped, 127) if state.saturate else clipped).astype(dst.np)
+    return cast(clipped, src, dst, RoundMode.NONE, saturate=state.saturate)

@@ -5,15 +5,20 @@ next form profits. Instructions it makes have the origin `expansion`."""
 
 from __future__ import annotations
 
-from functools import lru_cache
+from collections.abc import Generator
+from dataclasses import replace
 from typing import Any
 
 from npusim.isa.dtype import DType
 from npusim.isa.instruction import Instruction, OriginKind
+from npusim.isa.operand import Operand, Pipe
 from npusim.isa.scalar import SetMaskCount, SetMaskNorm, SetVectorMask
 from npusim.isa.state import FULL_MASK, State
+from npusim.isa.sync import PipeBarrier
+from npusim.isa.vector.gather import GatherMask
 from npusim.isa.vector.lanes import VectorInstruction, layout_of
 from npusim.isa.vector.walk import BLOCK_BITS, lanes_of
+from npusim.units import ceil_div
 
 EXPANSION = OriginKind.EXPANSION
 
@@ -26,7 +31,10 @@ def contiguous(
     `operands` are fields of the class; repeat strides that are not given are those of dense operands, smaller
     for the narrower of two types."""
     names = layout_of(cls).names
-    strides = dense_strides(cls, tuple(operands[n].dtype for n in names))
+    key = (cls, *[operands[n].dtype for n in names])
+    strides = _STRIDES.get(key)
+    if strides is None:
+        strides = _STRIDES[key] = _dense_strides(cls, key[1:])
     return [*counter_mode(count, state), cls(**{**strides, **operands}, origin=EXPANSION)]
 
 
@@ -57,11 +65,53 @@ def normal_mode(mask: int, state: State) -> list[Instruction]:
     return changes
 
 
-@lru_cache(4096)
-def dense_strides(cls: type[VectorInstruction], dtypes: tuple[DType, ...]) -> dict[str, int]:
+_STRIDES: dict[Any, dict[str, int]] = {}
+
+
+def _dense_strides(cls: type[VectorInstruction], dtypes: tuple[DType, ...]) -> dict[str, int]:
     """Return the repeat strides of dense operands with these element types."""
-    if not dtypes:
-        return {}
     lanes = lanes_of(*dtypes)
     names = layout_of(cls).names
     return {f"{n}_repeat": lanes * d.bits // BLOCK_BITS for n, d in zip(names, dtypes, strict=True)}
+
+
+def gather_mask(
+    dst: Operand,
+    src: Operand,
+    *,
+    count: int,
+    state: State,
+    pattern: int = 0,
+    bits: Operand | None = None,
+) -> Generator[Instruction, Any, int]:
+    """Yield what keeps the chosen of the first `count` dense elements, and return how many were kept.
+
+    As the vendor's call, it leaves the core in normal mode: `kept = yield from gather_mask(...)`.
+    """
+    yield from counter_mode(count, state)
+    kept: int = yield GatherMask(dst=dst, src=src, bits=bits, pattern=pattern, origin=EXPANSION)
+    yield SetMaskNorm(origin=EXPANSION)
+    return kept
+
+
+def reduce_sum(dst: Operand, src: Operand, work: Operand, *, count: int, state: State) -> list[Instruction]:
+    """Return what adds up the first `count` elements of `src` into the first of `dst`.
+
+    Every step adds up whole repeats with WholeReduceSum until one sum is left: trees inside a repeat, and
+    trees over the sums of repeats (the vendor's ReduceSum on repeats). `work` holds one element for every
+    repeat of `src`; where one repeat is enough it is not touched."""
+    from npusim.isa.vector.reduce import WholeReduceSum
+
+    if count < 1:
+        raise ValueError(f"count must be 1 or more, not {count}")
+    lanes = lanes_of(src.dtype)
+    made: list[Instruction] = []
+    while True:
+        sums = ceil_div(count, lanes)
+        target = dst if sums == 1 else work
+        made += contiguous(WholeReduceSum, count=count, state=state, dst=target, src=src)
+        if sums == 1:
+            return made
+        made.append(PipeBarrier(on=Pipe.V, origin=EXPANSION))
+        state = replace(state, counter_mode=True, mask=count)
+        src, count = work, sums

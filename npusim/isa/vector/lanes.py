@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cache, lru_cache
+from functools import lru_cache
 from operator import attrgetter
 from typing import Any, ClassVar, NamedTuple
 
@@ -16,7 +16,18 @@ from npusim.isa.operand import Access, Imm, Operand, Pipe, Scalar, Space
 from npusim.isa.state import State
 from npusim.isa.vector.banks import Walk, bank_cycles
 from npusim.isa.vector.overlap import check_overlap
-from npusim.isa.vector.walk import Plan, Strided, accesses, blocks_of, feeds, load, one_by_one, plan_of, store
+from npusim.isa.vector.walk import (
+    Plan,
+    Step,
+    Strided,
+    accesses,
+    blocks_of,
+    feeds,
+    load,
+    one_by_one,
+    plan_of,
+    store,
+)
 from npusim.units import BLOCK_BYTES, grouped
 
 UB = Space.UB
@@ -68,19 +79,19 @@ class VectorInstruction(Instruction):
 
     def check_types(self) -> None:
         """Raise where an operand has an element type the instruction does not know, or types differ."""
-        first = ""
-        for name in self.roles:
-            operand = getattr(self, name)
-            if operand is None:
-                continue
-            if not first:
-                first, dtype = name, operand.dtype
-                self.check_type(name, dtype)
-            elif operand.dtype is not dtype:
-                raise self.error(
-                    f"{first} and {name} must have one element type, not {dtype.short} and "
-                    f"{operand.dtype.short}; convert one of them with Cast"
-                )
+        names = [name for name in self.roles if getattr(self, name) is not None]
+        self.check_type(names[0], getattr(self, names[0]).dtype)
+        for name in names[1:]:
+            self.check_same(names[0], name)
+
+    def check_same(self, first: str, second: str) -> None:
+        """Raise where two operands differ in their element types."""
+        a, b = getattr(self, first).dtype, getattr(self, second).dtype
+        if a is not b:
+            raise self.error(
+                f"{first} and {second} must have one element type, not {a.short} and {b.short}; "
+                f"convert one of them with Cast"
+            )
 
     def check_type(self, name: str, dtype: DType, known: frozenset[DType] | None = None) -> None:
         """Raise where an operand has an element type that is not among the known ones."""
@@ -102,8 +113,12 @@ class VectorInstruction(Instruction):
                 if not 0 <= stride <= self.max_stride:
                     raise self.error(
                         f"{f.name} must be 0..{grouped(self.max_stride)}, not {grouped(stride)}; "
-                        f"strides count blocks of 32 bytes"
+                        f"it counts {self.stride_unit(f.name)}"
                     )
+
+    def stride_unit(self, name: str) -> str:
+        """Return what a stride field counts, in words."""
+        return "blocks of 32 bytes"
 
     def check_mask(self, state: State) -> None:
         """Raise where the mask leaves nothing to do."""
@@ -199,11 +214,21 @@ class Layout(NamedTuple):
     writes: tuple[bool, ...]
 
 
-@cache
-def layout_of(cls: Any) -> Layout:
+_LAYOUTS: dict[Any, Layout] = {}
+
+
+def layout_of(cls: type[VectorInstruction]) -> Layout:
     """Return the layout of a class: its operands that have strides, destination first."""
-    fields = {f.name for f in cls.spec}
-    names = tuple(n for n in cls.roles if f"{n}_block" in fields)
+    found = _LAYOUTS.get(cls)
+    if found is None:
+        fields = {f.name for f in cls.spec}
+        found = make_layout(cls, *(n for n in cls.roles if f"{n}_block" in fields))
+        _LAYOUTS[cls] = found
+    return found
+
+
+def make_layout(cls: type[VectorInstruction], *names: str) -> Layout:
+    """Return a layout with the given operands, destination first."""
     geometry = [f"{n}{suffix}" for n in names for suffix in (".dtype", "_block", "_repeat")]
     get = attrgetter(*names)
     return Layout(
@@ -231,16 +256,22 @@ class LaneWise(Repeated):
     Subclasses name their operands in fields, each with `<name>_block` and `<name>_repeat` strides in blocks
     of 32 bytes, destination first, and give `compute`."""
 
+    in_rows: ClassVar[bool] = True
+    """Whether dense operands may be computed as one row, without looking at repeats."""
     accumulates: ClassVar[bool] = False
     """Whether a repeat may take as `src1` what the repeat before wrote (asc-devkit, address overlap; H)."""
 
+    def layout(self) -> Layout:
+        """Return which operands are walked."""
+        return layout_of(type(self))
+
     def plan(self, state: State) -> Plan:
         """Return the walk of the operands in a state."""
-        return plan_of(state.counter_mode, state.mask, layout_of(type(self)).geometry(self))
+        return plan_of(state.counter_mode, state.mask, self.layout().geometry(self))
 
     def strided(self) -> tuple[Strided, ...]:
         """Return the walked operands, destination first."""
-        layout = layout_of(type(self))
+        layout = self.layout()
         flat = layout.geometry(self)
         return tuple(
             Strided(at, flat[3 * i + 2], flat[3 * i + 3]) for i, at in enumerate(layout.operands(self))
@@ -270,14 +301,14 @@ class LaneWise(Repeated):
         plan = self.plan(state)
         if not plan.pieces:
             return
-        layout = layout_of(type(self))
+        layout = self.layout()
         dst, *sources = zip(layout.names, self.strided(), strict=True)
         check_overlap(self.error, dst, sources, plan, accumulates=self.accumulates)
 
     def touched(self, state: State) -> dict[str, list[Access]]:
         """Return the lanes that run, by operand."""
         pieces = self.plan(state).pieces
-        names = layout_of(type(self)).names
+        names = self.layout().names
         return {n: accesses(s, pieces) for n, s in zip(names, self.strided(), strict=True)}
 
     def compute(self, core: CoreView, state: State, *sources: Array) -> Array:
@@ -287,13 +318,19 @@ class LaneWise(Repeated):
         """
         raise NotImplementedError
 
+    def compute_step(
+        self, core: CoreView, state: State, plan: Plan, step: Step, sources: list[Array]
+    ) -> Array:
+        """Return the result lanes of some repeats, (repeats, lanes)."""
+        return self.compute(core, state, *sources)
+
     def execute(self, core: CoreView, state: State) -> None:
         """Compute all repeats at once, or one by one where a repeat reads the result of the one before."""
-        layout = layout_of(type(self))
+        layout = self.layout()
         plan = self.plan(state)
         operands = layout.operands(self)
         row = plan.row
-        if row is not None:
+        if row is not None and self.in_rows:
             view = core.view
             target = view(operands[0], row)
             sources = [view(at, row) for at in operands[1:]]
@@ -311,12 +348,13 @@ class LaneWise(Repeated):
                 for at, window, read in zip(operands, step.windows, layout.reads, strict=True)
                 if read
             ]
-            store(core, operands[0], step.windows[0], step, self.compute(core, state, *sources))
+            result = self.compute_step(core, state, plan, step, sources)
+            store(core, operands[0], step.windows[0], step, result)
 
     def work(self, chip: Chip, state: State) -> Work:
         """Return head + repeats x the larger of throughput and bank conflicts."""
         plan = self.plan(state)
-        layout = layout_of(type(self))
+        layout = self.layout()
         walks = self.walks(plan)
         return self.cost(
             chip,
@@ -337,7 +375,7 @@ class LaneWise(Repeated):
 
     def cost_dtype(self) -> DType:
         """Element type that selects the column of the cost table: the widest one."""
-        return max((at.dtype for at in layout_of(type(self)).operands(self)), key=lambda d: d.bits)
+        return max((at.dtype for at in self.layout().operands(self)), key=lambda d: d.bits)
 
 
 def value_of(core: CoreView, value: Scalar, dtype: DType) -> Any:

@@ -13,7 +13,7 @@ from npusim.isa.operand import Access, Scalar
 from npusim.isa.state import State
 from npusim.isa.vector.banks import Walk
 from npusim.isa.vector.lanes import LaneWise, Repeated, layout_of, ub, value_of
-from npusim.isa.vector.walk import Plan, counted_plan, plan_of, store
+from npusim.isa.vector.walk import Plan, Step, counted_plan, plan_of
 from npusim.units import BLOCK_BYTES, REPEAT_BYTES
 
 WORDS = frozenset({F16, BF16, F32, S16, U16, S32, U32})
@@ -44,7 +44,7 @@ class Copy(LaneWise):
         for name in ("dst_repeat", "src_repeat"):
             stride = getattr(self, name)
             if stride > 4095:
-                raise self.error(f"{name} must be 0..4,095, not {stride:,}; strides count blocks of 32 bytes")
+                raise self.error(f"{name} must be 0..4,095, not {stride:,}; it counts blocks of 32 bytes")
 
     def plan(self, state: State) -> Plan:
         """Return the walk; in counter mode every repeat has as many elements as the mask counts."""
@@ -107,23 +107,26 @@ class CreateVecIndex(LaneWise):
 
     types: ClassVar[frozenset[DType]] = frozenset({F16, F32, S16, S32})
     cost_class: ClassVar[str] = "fill"
+    in_rows: ClassVar[bool] = False
 
     @property
     def scalar_dtype(self) -> DType:
         """The element type of the destination."""
         return self.dst.dtype
 
-    def execute(self, core: CoreView, state: State) -> None:
-        """Write the numbers."""
-        plan = self.plan(state)
-        dtype = self.dst.dtype
+    def compute_step(
+        self, core: CoreView, state: State, plan: Plan, step: Step, sources: list[Array]
+    ) -> Array:
+        """Return the numbers of some repeats."""
+        dtype, piece = self.dst.dtype, step.piece
+        rows = (piece.first + np.arange(piece.repeats))[:, None]
         first = value_of(core, self.scalar, dtype)
-        for step in plan.steps:
-            piece = step.piece
-            rows = (piece.first + np.arange(piece.repeats))[:, None]
-            index = rows * plan.lanes + np.arange(piece.lanes)
-            exact = index + (np.float64(first) if dtype.is_float else np.int64(first))
-            store(core, self.dst, step.windows[0], step, exact.astype(dtype.np))
+        exact = (
+            rows * plan.lanes
+            + np.arange(piece.lanes)
+            + (np.float64(first) if dtype.is_float else np.int64(first))
+        )
+        return exact.astype(dtype.np)
 
     @classmethod
     def example(cls) -> CreateVecIndex:

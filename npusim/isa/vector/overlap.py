@@ -81,3 +81,29 @@ def _hulls_meet(a: Strided, a_blocks: int, b: Strided, b_blocks: int, repeats: i
         return op.at.address + ((repeats - 1) * op.repeat + (blocks - 1) * op.block + 1) * BLOCK_BYTES
 
     return a.at.address < end(b, b_blocks) and b.at.address < end(a, a_blocks)
+
+
+def check_feed(
+    error: Callable[[str], OperandError], dst: int, step: int, unit: int, source: Strided, plan: Plan
+) -> None:
+    """Raise where a repeat reads results that an earlier one wrote, `unit` bytes every `step` bytes from
+    `dst` on.
+
+    Results that replace what their own repeat reads are let through: a reduction cannot overlap its source as
+    a whole."""
+    blocks = blocks_of(plan.pieces[0].lanes, source.at.dtype)
+    repeats = plan.repeats
+    stop = source.at.address + ((repeats - 1) * source.repeat + (blocks - 1) * source.block + 1) * BLOCK_BYTES
+    if dst >= stop or dst + (repeats - 1) * step + unit <= source.at.address:
+        return
+    written: dict[int, int] = {}
+    for repeat in range(repeats):
+        for block in _visited(source, blocks, repeat):
+            if block in written:
+                raise error(
+                    f"repeat {repeat} reads as src what repeat {written[block]} wrote to dst; "
+                    f"keep the two apart, or let every repeat work in place"
+                )
+        start = dst + repeat * step
+        for block in range(start // BLOCK_BYTES, (start + unit - 1) // BLOCK_BYTES + 1):
+            written.setdefault(block, repeat)

@@ -261,19 +261,32 @@ def accesses(operand: Strided, pieces: tuple[Piece, ...]) -> list[Access]:
     ]
 
 
-def _lane_runs(piece: Piece) -> list[tuple[int, int]]:
-    """Return the lanes of a piece as half-open runs."""
-    if piece.mask is None:
-        return [(0, piece.lanes)]
-    runs, lane, bits = [], 0, piece.mask
+def repeated(at: Operand, offset: int, size: int, repeats: int, stride: int) -> Access:
+    """Return `size` bytes `offset` behind an operand, again `stride` bytes further on for every repeat."""
+    start = at.address + offset
+    if repeats == 1 or not stride:
+        return Access(at.space, at.segment, start, size)
+    if stride == size:
+        return Access(at.space, at.segment, start, size * repeats)
+    return Access(at.space, at.segment, start, size, (repeats,), (stride,))
+
+
+def runs_of(bits: int) -> list[tuple[int, int]]:
+    """Return the half-open runs of ones in an integer, lowest first."""
+    runs, place = [], 0
     while bits:
         skip = (bits & -bits).bit_length() - 1
         bits >>= skip
         length = (~bits & (bits + 1)).bit_length() - 1
-        runs.append((lane + skip, lane + skip + length))
-        lane += skip + length
+        runs.append((place + skip, place + skip + length))
+        place += skip + length
         bits >>= length
     return runs
+
+
+def _lane_runs(piece: Piece) -> list[tuple[int, int]]:
+    """Return the lanes of a piece as half-open runs."""
+    return [(0, piece.lanes)] if piece.mask is None else runs_of(piece.mask)
 
 
 def _run_accesses(operand: Strided, piece: Piece, start: int, stop: int) -> list[Access]:
