@@ -39,6 +39,8 @@ class DataCopyEnhanced(Movement):
     def check_rules(self, chip: Chip, state: State) -> None:
         """Check the path, the element types and the limits of the fields."""
         self.check_path(chip, "l0c_to_ub")
+        if not chip.coupled:
+            raise self.error(f"l0c and ub are in different cores of {chip.name}; use Fixpipe and gm")
         if (self.src.dtype, self.dst.dtype) not in ((F32, F32), (F32, F16), (S32, S32)):
             raise self.error(
                 f"no conversion {self.src.dtype.short} -> {self.dst.dtype.short}; there are f32 -> f32, "

@@ -84,6 +84,8 @@ class DataCopy(Movement):
         if not self._known:
             raise self.error(f"there is no path {self.src.space.short} -> {self.dst.space.short}")
         self.check_path(chip, _ROUTES[self.src.space, self.dst.space][1])
+        if not chip.coupled and {self.src.space, self.dst.space} == {UB, L1}:
+            raise self.error(f"ub and l1 are in different cores of {chip.name}; go through gm")
         unit = f"blocks of {self._unit} bytes"
         self.check_range("block_count", 1, 4095)
         short = self.block_len < 1 and UB in (self.src.space, self.dst.space)

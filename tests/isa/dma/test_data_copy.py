@@ -8,6 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from movement_bench import BT, FB, GM, L1, UB, Bench, assert_touches_what_it_declares
 
+from npusim.config.load import load_chip
 from npusim.errors import OperandError
 from npusim.isa.dma import DataCopy
 from npusim.isa.dtype import BF16, F16, F32, S8, S16, S32, U64
@@ -204,6 +205,13 @@ def test_an_atomic_store_of_another_type_is_an_error(chip: object) -> None:
         str(caught.value) == "DataCopy: the atomic add is set for f32, but dst is f16; set it with SetAtomic"
     )
     valid(dst=Operand(UB, F16, 0), src=Operand(GM, F16, 0)).check(chip, state)
+
+
+def test_split_chips_keep_ub_and_l1_apart() -> None:
+    op = valid(dst=Operand(L1, F32, 0), src=Operand(UB, F32, 0))
+    with pytest.raises(OperandError) as caught:
+        op.check(load_chip("ascend-950pr"), RESET)
+    assert str(caught.value) == "DataCopy: ub and l1 are in different cores of ascend-950pr; go through gm"
 
 
 def test_cost_is_the_issue_and_the_port(chip: object) -> None:
