@@ -19,7 +19,7 @@ from npusim.isa.instruction import Instruction, Kind, Work
 from npusim.isa.operand import Pipe, Space
 from npusim.isa.scalar import DataCacheCleanAndInvalid, GetValue, SetValue
 from npusim.isa.state import RESET, State
-from npusim.isa.sync import CrossCoreSetFlag, CrossCoreWaitFlag, Group, PipeBarrier, SetFlag, WaitFlag
+from npusim.isa.sync import CrossCoreSetFlag, CrossCoreWaitFlag, Group, SetFlag, WaitFlag
 from npusim.program.core import CoreId, cross_peers
 
 _KEPT = 1 << 16
@@ -63,7 +63,8 @@ class Chain:
         self.waiting: dict[Pipe, deque[tuple[int, Instruction, Work]]] = defaultdict(deque)
         self.lines: dict[tuple[int, int], None] = {}
         self.value: int | None = None
-        self.depth = {p: getattr(chip.queues, p.name.lower()) for p in Pipe if p not in (Pipe.S, Pipe.ALL)}
+        queues = [p for p in Pipe if p not in (Pipe.S, Pipe.ALL)]
+        self.depth: dict[Pipe, int] = {p: getattr(chip.queues, p.name.lower()) for p in queues}
 
 
 class Recurrence:

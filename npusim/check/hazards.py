@@ -239,8 +239,8 @@ class Watch:
             raise HazardError(
                 site.message(
                     f"SetFlag: {flag} may be raised again before {op.dst.name} has waited for it, since "
-                    f"nothing tells {op.src.name} of the wait; add a flag {op.dst.name}->{op.src.name} behind "
-                    f"the wait"
+                    f"nothing tells {op.src.name} of the wait; add a flag {op.dst.name}->{op.src.name} "
+                    f"behind the wait"
                 )
             )
         self._raised[key] = Raised(order.publish(thread), site)
@@ -290,7 +290,7 @@ class Watch:
                     raise HazardError(
                         site.message(
                             f"CrossCoreSetFlag: set {number} of flag {op.id} may leave more than {limit} "
-                            f"sets that {self._cores[receiver]} has not waited for, and the counter overflows; "
+                            f"sets that {self._cores[receiver]} has not waited for: the counter overflows; "
                             f"wait for a flag from {self._cores[receiver]} at least every {limit} sets"
                         )
                     )

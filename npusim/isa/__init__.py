@@ -1,4 +1,4 @@
-"""The simulated instruction set: element types, operands, every instruction, and the forms that make them from tiles."""
+"""The simulated instruction set: element types, operands, instructions, and the forms that make them."""
 
 from npusim.isa.cube import Fixpipe, LoadData2D, LoadData3D, LoadDataWithTranspose, Mmad, Order
 from npusim.isa.cube.forms import load_a, load_b, mmad, store_nd, store_nz
@@ -21,6 +21,7 @@ from npusim.isa.scalar import (
     SetValue,
     SetVectorMask,
 )
+from npusim.isa.state import State
 from npusim.isa.sync import CrossCoreSetFlag, CrossCoreWaitFlag, Group, PipeBarrier, SetFlag, WaitFlag
 from npusim.isa.vector.arithmetic import (
     Add,
@@ -36,10 +37,23 @@ from npusim.isa.vector.arithmetic import (
     Sub,
     SubRelu,
 )
-from npusim.isa.vector.compare import Compare, Compares, CompareToMask
+from npusim.isa.vector.compare import Compare, Compares, CompareToMask, GetCmpMask, SetCmpMask
 from npusim.isa.vector.convert import Cast
+from npusim.isa.vector.forms import contiguous, counter_mode, masked, normal_mode
+from npusim.isa.vector.gather import Gather, GatherMask
 from npusim.isa.vector.logic import And, Not, Or, ShiftLeft, ShiftRight
 from npusim.isa.vector.move import Brcb, Copy, CreateVecIndex, Duplicate
+from npusim.isa.vector.reduce import (
+    BlockReduceMax,
+    BlockReduceMin,
+    BlockReduceSum,
+    PairReduceSum,
+    RepeatReduceSum,
+    WholeReduceMax,
+    WholeReduceMin,
+    WholeReduceSum,
+)
+from npusim.isa.vector.select import Select
 from npusim.isa.vector.transpose import TransDataTo5HD, Transpose
 from npusim.isa.vector.unary import (
     Abs,
@@ -76,6 +90,9 @@ __all__ = [
     "Adds",
     "And",
     "Axpy",
+    "BlockReduceMax",
+    "BlockReduceMin",
+    "BlockReduceSum",
     "Brcb",
     "Cast",
     "Compare",
@@ -96,6 +113,9 @@ __all__ = [
     "Fill",
     "Fixpipe",
     "FusedMulAdd",
+    "Gather",
+    "GatherMask",
+    "GetCmpMask",
     "GetValue",
     "Group",
     "Imm",
@@ -118,17 +138,21 @@ __all__ = [
     "Operand",
     "Or",
     "Order",
+    "PairReduceSum",
     "Pipe",
     "PipeBarrier",
     "Reciprocal",
     "Reg",
     "Relu",
+    "RepeatReduceSum",
     "ResetMask",
     "Rsqrt",
     "ScalarAlu",
     "ScalarOp",
     "ScalarWork",
+    "Select",
     "SetAtomic",
+    "SetCmpMask",
     "SetControl",
     "SetFlag",
     "SetMaskCount",
@@ -139,18 +163,26 @@ __all__ = [
     "ShiftRight",
     "Space",
     "Sqrt",
+    "State",
     "Sub",
     "SubRelu",
     "Tile",
     "TransDataTo5HD",
     "Transpose",
     "WaitFlag",
+    "WholeReduceMax",
+    "WholeReduceMin",
+    "WholeReduceSum",
+    "contiguous",
     "copy_in",
     "copy_out",
+    "counter_mode",
     "load_a",
     "load_b",
+    "masked",
     "mmad",
     "nd_to_nz",
+    "normal_mode",
     "store_nd",
     "store_nz",
 ]

@@ -110,10 +110,10 @@ class FunctionalMachine:
             Core(
                 index,
                 core,
-                open_stream(self._chip, core, function, block),
+                open_stream(self._chip, launch, core),
                 CoreMemory(self._chip, SPACES[core.kind], self._segments, self._profile),
             )
-            for index, (core, (function, block)) in enumerate(launch.streams.items())
+            for index, core in enumerate(launch.streams)
         ]
         self._by_id = {c.id: c for c in self._cores}
         self._cross = {}

@@ -17,8 +17,8 @@ def resolve(launch: Launch, chip: Chip) -> list[Resolved]:
     Raises `ConfigError` where a stream uses a value that only a run with values knows.
     """
     resolved = []
-    for core, (function, block) in launch.streams.items():
-        reader = open_stream(chip, core, function, block)
+    for core in launch.streams:
+        reader = open_stream(chip, launch, core)
         made = Resolved(core, [], array("i"), reader.file)
         op = reader.fetch(None)
         while op is not None:

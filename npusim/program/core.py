@@ -72,6 +72,8 @@ class Launch:
     """Groups that take part; for a vector launch, vector cores."""
     streams: dict[CoreId, tuple[StreamFunction, int]]
     """Stream function and block number of every core."""
+    autosync: bool = False
+    """Whether vector and coupled cores get the flags and barriers that the vendor's compiler adds."""
 
 
 def launch_cores(chip: Chip, kind: LaunchKind, blocks: int, name: str) -> list[CoreId]:

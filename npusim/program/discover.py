@@ -29,7 +29,9 @@ def find_program(name: str) -> ProgramMaker:
         found = entry.load()
         if isinstance(found, ProgramMaker):
             return found
-    raise ConfigError(f"program {name!r} is not known{did_you_mean(name, known)}; list them with `npusim programs`")
+    raise ConfigError(
+        f"program {name!r} is not known{did_you_mean(name, known)}; list them with `npusim programs`"
+    )
 
 
 def shipped_programs() -> dict[str, ProgramMaker]:
@@ -57,11 +59,17 @@ def _from_file(path: Path, wanted: str | None) -> ProgramMaker:
 
 
 def _makers(module: ModuleType) -> list[ProgramMaker]:
-    return [v for v in vars(module).values() if isinstance(v, ProgramMaker) and v.function.__module__ == module.__name__]
+    return [
+        v
+        for v in vars(module).values()
+        if isinstance(v, ProgramMaker) and v.function.__module__ == module.__name__
+    ]
 
 
 def _load(path: Path) -> ModuleType:
-    """Import a program file as a module of a package that stands for its folder, so that neighbours can be imported."""
+    """Import a program file as a module of a package that stands for its folder, so that neighbours can be
+    imported.
+    """
     folder = path.resolve().parent
     package = "npusim_programs_" + hashlib.sha256(str(folder).encode()).hexdigest()[:8]
     if package not in sys.modules:

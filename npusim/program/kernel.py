@@ -14,7 +14,7 @@ from npusim.isa.instruction import Instruction, OriginKind
 from npusim.isa.operand import Operand, Pipe, Space, Tile
 from npusim.isa.state import RESET, State
 from npusim.isa.sync import SetFlag, WaitFlag
-from npusim.isa.vector.forms import contiguous
+from npusim.isa.vector.forms import contiguous, counter_mode
 from npusim.isa.vector.lanes import VectorInstruction
 from npusim.program.core import SPACES, CoreId
 from npusim.units import align_up, grouped
@@ -89,6 +89,10 @@ class Kernel:
         that are needed come first, and none where the mask counts `count` already.
         """
         yield from contiguous(cls, count=count, state=self.state, **operands)
+
+    def counter(self, count: int) -> Steps:
+        """Enter counter mode with `count` elements; yields nothing where the stream is there already."""
+        yield from counter_mode(count, self.state)
 
     def flag(self, src: Pipe, dst: Pipe) -> Event:
         """Take a flag from `src` to `dst` out of the pool.

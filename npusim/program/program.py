@@ -133,11 +133,13 @@ class Builder:
         vector: StreamFunction | None = None,
         coupled: StreamFunction | None = None,
         vectors_per_cube: int | None = None,
+        autosync: bool = False,
     ) -> None:
         """Start streams on `blocks` groups: `cube` on every cube core, `vector` on every vector core.
 
         With `cube` and `vector` both vector cores of a group take part unless `vectors_per_cube` is 1. With
-        `vector` alone, `blocks` counts vector cores. `coupled` is the stream of a coupled core. Raises
+        `vector` alone, `blocks` counts vector cores. `coupled` is the stream of a coupled core. `autosync` adds the
+        flags and barriers that the vendor's compiler would, see `npusim.program.autosync`. Raises
         `ConfigError` where the chip does not fit.
         """
         kind = _launch_kind(cube, vector, coupled, vectors_per_cube)
@@ -150,7 +152,7 @@ class Builder:
             if kind is LaunchKind.VECTOR:
                 block = core.group * self.chip.cores.vector_per_cube + core.number
             streams[core] = (function, block)
-        self.program.launches.append(Launch(name, kind, blocks, streams))
+        self.program.launches.append(Launch(name, kind, blocks, streams, autosync))
 
     def reference(self, function: Reference) -> Reference:
         """Declare the reference: from the inputs by name to the expected outputs. Shares no code with

@@ -4,13 +4,15 @@ from.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator
 from typing import Any
 
 from npusim.config.chip import Chip
 from npusim.errors import ConfigError
 from npusim.isa.instruction import Instruction, Kind
-from npusim.program.core import CoreId, StreamFunction
+from npusim.program.autosync import AutoSync
+from npusim.program.core import CoreId, CoreKind, Launch
 from npusim.program.kernel import Kernel
 
 
@@ -54,8 +56,18 @@ for _operator in (
 class Reader:
     """Pulls instructions out of one core's stream, in program order."""
 
-    def __init__(self, stream: Iterable[Instruction], kernel: Kernel | None = None) -> None:
+    def __init__(
+        self,
+        stream: Iterable[Instruction],
+        kernel: Kernel | None = None,
+        autosync: AutoSync | None = None,
+    ) -> None:
         self._kernel = kernel
+        self._autosync = autosync
+        self._added: deque[Instruction] = deque()
+        """Instructions that automatic synchronisation puts before the one that it was asked about, and that
+        one.
+        """
         self._send: Callable[[Any], Instruction] | None = None
         generator: Any = stream
         self._generator = generator
@@ -71,6 +83,18 @@ class Reader:
 
     def fetch(self, value: Any) -> Instruction | None:
         """Return the next instruction, or None at the end; `value` is what the one before returned."""
+        if self._added:
+            return self._added.popleft()
+        op = self._pull(value)
+        if op is None:
+            return None
+        if self._autosync is not None and self._kernel is not None:
+            self._added.extend(self._autosync.before(op, self._kernel.state))
+            self._added.append(op)
+            op = self._added.popleft()
+        return op
+
+    def _pull(self, value: Any) -> Instruction | None:
         try:
             if self._send is not None:
                 op = self._send(value)
@@ -94,7 +118,9 @@ class Reader:
         return op
 
 
-def open_stream(chip: Chip, core: CoreId, function: StreamFunction, block: int) -> Reader:
-    """Return a reader of the fresh stream that a function makes for a core."""
+def open_stream(chip: Chip, launch: Launch, core: CoreId) -> Reader:
+    """Return a reader of the fresh stream of one core of a launch."""
+    function, block = launch.streams[core]
     kernel = Kernel(chip, core, block)
-    return Reader(function(kernel), kernel)
+    follows = launch.autosync and core.kind is not CoreKind.CUBE
+    return Reader(function(kernel), kernel, AutoSync(chip) if follows else None)

@@ -1,4 +1,4 @@
-"""One run from a program to a report: build, check, functional machine, timing machine, bounds, comparison."""
+"""One run from a program to a report: build, functional machine, timing machine, bounds, comparison."""
 
 from __future__ import annotations
 
@@ -173,8 +173,8 @@ class _Values:
                 gap = self._watch.never_written(index)
                 if gap is not None:
                     raise HazardError(
-                        f"{self._program.name}: bytes {gap[0]:,} to {gap[1]:,} of output {spec.name} are never "
-                        f"written; let a stream store them, or make the output smaller"
+                        f"{self._program.name}: bytes {gap[0]:,} to {gap[1]:,} of output {spec.name} are "
+                        f"never written; let a stream store them, or make the output smaller"
                     )
             found[spec.name] = segment.array()
         return found

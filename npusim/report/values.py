@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
+import ml_dtypes
 import numpy as np
 
 from npusim.errors import ConfigError
@@ -81,8 +83,7 @@ def _gap(a: Array, b: Array) -> Array:
 
 def _ulp(value: Array, dtype: np.dtype) -> Array:
     """Return the distance of neighbouring numbers of a float type at a value."""
-    import ml_dtypes
-
-    info = ml_dtypes.finfo(dtype)
+    info: Any = ml_dtypes.finfo(dtype)  # type: ignore[no-untyped-call]
     exponent = np.frexp(np.where(np.isfinite(value), value, 1.0))[1] - 1
-    return np.ldexp(1.0, np.maximum(exponent, info.minexp) - info.nmant)
+    unit: Array = np.ldexp(1.0, np.maximum(exponent, info.minexp) - info.nmant)
+    return unit
