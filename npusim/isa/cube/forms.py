@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from npusim.isa.cube.fixpipe import Fixpipe
-from npusim.isa.cube.layout import ROWS, Order
+from npusim.isa.cube.layout import ROWS
 from npusim.isa.cube.load_data import LoadData3D
 from npusim.isa.cube.mmad import Mmad
 from npusim.isa.operand import Operand
@@ -18,7 +18,6 @@ def load_a(
     *,
     height: int | None = None,
     transpose: bool = False,
-    order: Order = Order.ZZ,
 ) -> LoadData3D:
     """Load the left operand (m, k) from L1 into L0A.
 
@@ -27,7 +26,7 @@ def load_a(
     """
     rows, columns = (k, m) if transpose else (m, k)
     height = align_up(rows, ROWS) if height is None else height
-    return LoadData3D(dst=dst, src=src, m=rows, k=columns, rows=height, transpose=transpose, order=order)
+    return LoadData3D(dst=dst, src=src, m=rows, k=columns, rows=height, transpose=transpose)
 
 
 def load_b(
@@ -54,10 +53,9 @@ def mmad(
     *,
     init: bool = False,
     bias: Operand | None = None,
-    order: Order = Order.ZZ,
 ) -> Mmad:
     """Multiply operands that `load_a` and `load_b` laid out in fractals, whatever m: GEMV mode is off."""
-    return Mmad(dst=acc, a=a, b=b, m=m, k=k, n=n, init=init, bias=bias, disable_gemv=m == 1, order=order)
+    return Mmad(dst=acc, a=a, b=b, m=m, k=k, n=n, init=init, bias=bias, disable_gemv=m == 1)
 
 
 def store_nd(

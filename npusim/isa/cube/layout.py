@@ -8,14 +8,14 @@ on 3510), L0B ZN, L0C NZ (hardware.md 4 and asc-devkit Mmad page, H).
 from __future__ import annotations
 
 from enum import Enum
-from typing import NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 
 from npusim.config.chip import Chip
 from npusim.isa.dma.movement import touched
 from npusim.isa.dtype import S4, DType
-from npusim.isa.instruction import Array, CoreView, Instruction
+from npusim.isa.instruction import Array, CoreView
 from npusim.isa.operand import Access, Operand
 from npusim.units import ceil_div
 
@@ -33,10 +33,11 @@ class Order(Enum):
     NZ = "NZ"
     """Column by column of fractals (3510)."""
 
-    def check(self, op: Instruction, chip: Chip) -> None:
-        """Raise where the chip lays out L0A in another order."""
-        if self.value != chip.cube.l0a_layout:
-            raise op.error(f"l0a of {chip.name} is {chip.cube.l0a_layout}, not {self.value}; set order")
+
+def l0a_order(core: CoreView) -> Order:
+    """Return the order of the fractals in L0A of the chip that a core belongs to."""
+    chip: Chip = cast(Any, core).chip
+    return Order(chip.cube.l0a_layout)
 
 
 class Part(NamedTuple):
@@ -57,30 +58,6 @@ def parts(extent: int, block: int) -> tuple[Part, ...]:
 def c0_elements(dtype: DType) -> int:
     """Elements in a row of a fractal: the k0 of the cube."""
     return C0 * 8 // dtype.bits
-
-
-def grid_accesses(
-    at: Operand, rows: int, row_bytes: int, row_stride: int, column_stride: int
-) -> tuple[Access, ...]:
-    """Return the bytes of `rows` rows of `row_bytes` bytes in fractals; the strides between fractals are in
-    bytes.
-    """
-    return tuple(
-        touched(
-            at,
-            r.first * row_stride + c.first * column_stride,
-            c.size,
-            *by_reach((r.blocks, row_stride), (c.blocks, column_stride)),
-            (r.size, C0),
-        )
-        for r in parts(rows, ROWS)
-        for c in parts(row_bytes, C0)
-    )
-
-
-def by_reach(*repeats: tuple[int, int]) -> tuple[tuple[int, int], ...]:
-    """Order repetitions from the largest stride to the smallest, so that adjoining runs merge."""
-    return tuple(sorted(repeats, key=lambda r: -r[1]))
 
 
 def gather(

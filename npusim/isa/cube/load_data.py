@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
 from npusim.config.chip import Chip
-from npusim.isa.cube.layout import C0, ROWS, Order, by_reach, parts
+from npusim.isa.cube.layout import C0, ROWS, Order, l0a_order, parts
 from npusim.isa.dma.movement import L0A, L0B, L1, Movement, path_work, raw, touched
 from npusim.isa.dtype import F16, U16
 from npusim.isa.instruction import CoreView, Role, Work, instruction
@@ -106,8 +106,8 @@ class LoadData3D(Load):
     column `k_start` (a multiple of C0). In L0A the part is the left operand (m, k); in L0B it is the right
     operand transposed, (n, k) with n = m. With `transpose` (16-bit types) fractals are transposed and
     reordered on the way: the part is then the left operand transposed, (k, m), or the right operand as it is,
-    (k, n) = (m, k). Fractals are dense at the destination; lanes beyond m and k in the last ones are left as
-    they were. `order` is the chip's order of fractals in L0A.
+    (k, n) = (m, k). Fractals are dense at the destination, in the chip's order for L0A; lanes beyond m and k
+    in the last ones become zero.
     Cost: issue + bytes of whole fractals / rate of the path, then its latency.
     """
 
@@ -117,7 +117,6 @@ class LoadData3D(Load):
     m_start: int = 0
     k_start: int = 0
     transpose: bool = False
-    order: Order = Order.ZZ
 
     @property
     def _row_bytes(self) -> int:
@@ -128,7 +127,7 @@ class LoadData3D(Load):
         return self.k_start * self.src.dtype.bits // 8 * self.rows + self.m_start * C0
 
     def check_rules(self, chip: Chip, state: State) -> None:
-        """Check element types, limits, that the part lies inside the matrix, and the order of L0A."""
+        """Check element types, limits, and that the part lies inside the matrix."""
         self.check_types(transpose=self.transpose)
         self.check_range("m", 1, 65535, "rows")
         self.check_range("k", 1, 65535, "elements")
@@ -144,15 +143,15 @@ class LoadData3D(Load):
             raise self.error(
                 f"rows {self.m_start}..{self.m_start + self.m} leave the {self.rows} rows of the matrix"
             )
-        if self.dst.space is L0B and self.order is not Order.ZZ:
-            raise self.error(f"order says how l0a is laid out; leave it out for l0b, not {self.order.name}")
-        if self.dst.space is L0A:
-            self.order.check(self, chip)
 
     @property
-    def _strides(self) -> tuple[int, int]:
+    def _fractals(self) -> int:
+        return ceil_div(self.m, ROWS) * ceil_div(self._row_bytes, C0)
+
+    def _strides(self, core: CoreView) -> tuple[int, int]:
         """Bytes between the fractals of the destination along m and along k of the part."""
-        if (self.dst.space is L0A and self.order is Order.ZZ) != self.transpose:
+        by_rows = self.dst.space is L0A and l0a_order(core) is Order.ZZ
+        if by_rows != self.transpose:
             return ceil_div(self._row_bytes, C0) * FRACTAL_BYTES, FRACTAL_BYTES
         return FRACTAL_BYTES, ceil_div(self.m, ROWS) * FRACTAL_BYTES
 
@@ -165,19 +164,14 @@ class LoadData3D(Load):
         )
 
     def writes(self, state: State) -> tuple[Access, ...]:
-        """Return the elements of the part where they land."""
-        down, along = self._strides
-        found = []
-        for r in parts(self.m, ROWS):
-            for c in parts(self._row_bytes, C0):
-                run, lines = (r.size * 2, c.size // 2) if self.transpose else (c.size, r.size)
-                grid = by_reach((r.blocks, down), (c.blocks, along))
-                found.append(touched(self.dst, r.first * down + c.first * along, run, *grid, (lines, C0)))
-        return tuple(found)
+        """Return the fractals of the destination."""
+        return (touched(self.dst, 0, self._fractals * FRACTAL_BYTES),)
 
     def execute(self, core: CoreView, state: State) -> None:
         """Copy whole fractals at once, then the parts of fractals at the edges."""
-        down, along = self._strides
+        down, along = self._strides(core)
+        if self.m % ROWS or self._row_bytes % C0:
+            core.view(raw(self.dst), (self._fractals * FRACTAL_BYTES,))[...] = 0
         column, size = self.rows * C0, 2 if self.transpose else 1
         inner = (2, C0) if self.transpose else (C0, 1)
         for r in parts(self.m, ROWS):
@@ -192,7 +186,7 @@ class LoadData3D(Load):
 
     def work(self, chip: Chip, state: State) -> Work:
         """Return the cost of the path."""
-        return self.fractals_work(chip, ceil_div(self.m, ROWS) * ceil_div(self._row_bytes, C0))
+        return self.fractals_work(chip, self._fractals)
 
     @classmethod
     def example(cls) -> LoadData3D:

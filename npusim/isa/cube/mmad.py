@@ -9,12 +9,11 @@ import numpy as np
 
 from npusim.config.chip import Chip
 from npusim.isa.cube.layout import (
-    C0,
     ROWS,
     Order,
     c0_elements,
     gather,
-    grid_accesses,
+    l0a_order,
     l0c_accesses,
     l0c_views,
     unpack_s4,
@@ -40,10 +39,10 @@ class Mmad(Movement):
     """Multiply an L0A tile (m, k) by an L0B tile (k, n) and accumulate into L0C (m, n).
 
     `init` starts from zero and `bias` from a row of n values in the bias table; otherwise the product is
-    added to what L0C holds. f16, bf16 and f32 accumulate in f32, s8 and s4 in s32. A lies in ZZ (`order`), B
-    in ZN, C in NZ, fractals dense; lanes beyond m, k and n are neither read nor written. With m = 1 the cube
-    reads A as one contiguous row (GEMV mode) unless `disable_gemv`. In HF32 mode f32 operands are rounded
-    first. An extent of zero does nothing but costs its head.
+    added to what L0C holds. f16, bf16 and f32 accumulate in f32, s8 and s4 in s32. A lies in ZZ (NZ on 3510),
+    B in ZN, C in NZ, fractals dense; lanes of A and B beyond m, k and n do not matter, those of C are not
+    written. With m = 1 the cube reads A as one contiguous row (GEMV mode) unless `disable_gemv`. In HF32 mode
+    f32 operands are rounded first. An extent of zero does nothing but costs its head.
     Cost: ceil(m/rm) * ceil(n/rn) * ceil(k/rk) steps at the chip's rate, k rounded up to whole fractals, plus
     the head of a streamed Mmad; the result is there as late as after the head of an isolated one.
     """
@@ -57,15 +56,12 @@ class Mmad(Movement):
     init: bool = False
     bias: Annotated[Operand, Role((BT,), reads=True)] | None = None
     disable_gemv: bool = False
-    order: Order = Order.ZZ
 
     pipe: ClassVar[Pipe] = Pipe.M
 
     @property
     def result_fractals(self) -> int:
-        """Fractals of the result; below the chip's `cube.interlock_fractals` a Mmad that accumulates into the
-        result of the one before needs a barrier between them.
-        """
+        """Fractals of the result."""
         return ceil_div(self.m, ROWS) * ceil_div(self.n, ROWS)
 
     @property
@@ -83,7 +79,7 @@ class Mmad(Movement):
         return self.a.dtype.short
 
     def check_rules(self, chip: Chip, state: State) -> None:
-        """Check types, extents, what the accumulation starts from, alignment, and the order of L0A."""
+        """Check types, extents, what the accumulation starts from, and alignment."""
         a, b, c = self.a.dtype, self.b.dtype, self.dst.dtype
         if a is not b or _RESULT.get(a) is not c:
             known = ", ".join(f"{x.short} x {x.short} -> {y.short}" for x, y in _RESULT.items())
@@ -105,28 +101,25 @@ class Mmad(Movement):
                 raise self.error("the result starts from zero (init) or from the bias, not from both")
             if self.bias.dtype is not c:
                 raise self.error(f"bias must be {c.short} like dst, not {self.bias.dtype.short}")
-        self.order.check(self, chip)
 
-    def _strides(self) -> tuple[int, int]:
-        """Bytes between the fractals of A along m and along k."""
-        if self.order is Order.ZZ:
-            return ceil_div(self.k, c0_elements(self.a.dtype)) * FRACTAL_BYTES, FRACTAL_BYTES
-        return FRACTAL_BYTES, ceil_div(self.m, ROWS) * FRACTAL_BYTES
+    def _span(self, extent: int) -> int:
+        """Bytes of the fractals of an operand with `extent` rows or columns beside k."""
+        return ceil_div(extent, ROWS) * ceil_div(self.k, c0_elements(self.a.dtype)) * FRACTAL_BYTES
+
+    def self_ordered(self, chip: Chip) -> bool:
+        """Whether the cube itself keeps it behind an earlier Mmad on the same result: from some size on."""
+        return self.result_fractals >= chip.cube.interlock_fractals
 
     @property
     def _height(self) -> int:
         return align_up(self.m, ROWS)
 
     def reads(self, state: State) -> tuple[Access, ...]:
-        """Return the elements of A and B, and the bias or the old result."""
+        """Return the fractals of A and B, and the bias or the old result."""
         if self._idle:
             return ()
-        row = self.k * self.a.dtype.bits // 8
-        if self._gemv:
-            found = [touched(self.a, 0, row)]
-        else:
-            found = list(grid_accesses(self.a, self.m, row, *self._strides()))
-        found += grid_accesses(self.b, self.n, row, FRACTAL_BYTES, ceil_div(self.n, ROWS) * FRACTAL_BYTES)
+        left = self.k * self.a.dtype.bits // 8 if self._gemv else self._span(self.m)
+        found = [touched(self.a, 0, left), touched(self.b, 0, self._span(self.n))]
         if self.bias is not None:
             found.append(touched(self.bias, 0, self.n * 4))
         elif not self.init:
@@ -158,28 +151,27 @@ class Mmad(Movement):
             column[...] = _columns(result, p.first, column)
 
     def _left(self, core: CoreView, rule: CubeNumerics, key: str) -> Prepared:
-        row = self.k * self.a.dtype.bits // 8
         if self._gemv:
-            return _prepared(core, rule, (key, self.a, 1, self.k), row, lambda: _row(core, self.a, self.k))
-        down, along = self._strides()
-        span = ceil_div(self.m, ROWS) * ceil_div(row, C0) * FRACTAL_BYTES
+            row = self.k * self.a.dtype.bits // 8
+            return _prepared(core, rule, (key, self.a, 0, self.k), row, lambda: _row(core, self.a, self.k))
+        down, along = FRACTAL_BYTES, ceil_div(self.m, ROWS) * FRACTAL_BYTES
+        if l0a_order(core) is Order.ZZ:
+            down, along = ceil_div(self.k, c0_elements(self.a.dtype)) * FRACTAL_BYTES, FRACTAL_BYTES
         return _prepared(
             core,
             rule,
-            (key, self.a, self.m, self.k, self.order),
-            span,
+            (key, self.a, self.m, self.k),
+            self._span(self.m),
             lambda: gather(core, self.a, self.m, self.k, row_stride=down, column_stride=along),
         )
 
     def _right(self, core: CoreView, rule: CubeNumerics, key: str) -> Prepared:
-        width = ceil_div(self.n, ROWS)
-        along = width * FRACTAL_BYTES
-        span = ceil_div(self.k, c0_elements(self.b.dtype)) * along
+        along = ceil_div(self.n, ROWS) * FRACTAL_BYTES
         return _prepared(
             core,
             rule,
             (key, self.b, self.n, self.k),
-            span,
+            self._span(self.n),
             lambda: gather(core, self.b, self.n, self.k, row_stride=FRACTAL_BYTES, column_stride=along).T,
         )
 

@@ -54,7 +54,8 @@ def convert(x: Array, src: DType, dst: DType, state: State, words: Array | None,
         return narrow(product, F16, saturate=True)
     lowest, highest = (-128, 127) if dst is S8 else (0, 255)
     rounded = np.rint(np.nan_to_num(product, nan=0.0, posinf=1e9, neginf=-1e9))
-    return np.clip(rounded + offset, lowest, highest).astype(dst.np)
+    clipped: Array = np.clip(rounded + offset, lowest, highest)
+    return clipped.astype(dst.np)
 
 
 def narrow(x: Array, dst: DType, *, saturate: bool) -> Array:
