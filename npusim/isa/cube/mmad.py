@@ -178,7 +178,8 @@ class Mmad(Movement):
     def work(self, chip: Chip, state: State) -> Work:
         """Return the steps of the product and the heads."""
         key = self._key(state)
-        rm, rn, rk = chip.cube.rates["hf32" if key.startswith("hf32") else key]  # type: ignore[index]
+        row = "hf32" if key.startswith("hf32") else key
+        rm, rn, rk = chip.cube.rates[row]  # type: ignore[index]
         depth = align_up(self.k, c0_elements(self.a.dtype))
         steps = ceil_div(self.m, rm) * ceil_div(self.n, rn) * ceil_div(depth, rk)
         streamed, isolated = chip.cube.head_streamed_cycles, chip.cube.head_isolated_cycles
@@ -186,7 +187,7 @@ class Mmad(Movement):
             steps + streamed,
             max(0, isolated - streamed),
             macs=self.m * self.k * self.n,
-            prices=("cube.rates", "cube.head_streamed_cycles", "cube.head_isolated_cycles"),
+            prices=(f"cube.rates.{row}", "cube.head_streamed_cycles", "cube.head_isolated_cycles"),
         )
 
     @classmethod
