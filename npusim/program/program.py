@@ -19,6 +19,7 @@ from npusim.isa.dtype import BY_NAME, BY_NUMPY, DType
 from npusim.isa.instruction import Array
 from npusim.isa.operand import Operand, Space, Tile
 from npusim.program.core import CoreKind, Launch, LaunchKind, StreamFunction, launch_cores
+from npusim.units import grouped
 
 SegmentRole = Literal["input", "output", "inout", "constant", "workspace"]
 Maker = Callable[[np.random.Generator], Array]
@@ -117,9 +118,21 @@ class Builder:
     def _segment(
         self, name: str, shape: tuple[int, ...], dtype: DType | str, role: SegmentRole, maker: Maker | None
     ) -> Tile:
+        where = f"{self.program.name}: segment {name}"
+        if not name.isidentifier():
+            raise ConfigError(f"{where}: a name must be a word of letters, digits and underscores")
         if any(s.name == name for s in self.program.segments):
-            raise ConfigError(f"{self.program.name}: segment {name} is declared twice")
+            raise ConfigError(f"{where} is declared twice")
+        if not shape or min(shape) < 1:
+            raise ConfigError(f"{where}: every extent must be 1 or more, not {_shape(shape)}")
         kind = element_type(dtype)
+        size = kind.bytes_of(math.prod(shape)) + sum(s.nbytes for s in self.program.segments)
+        room = self.chip.hbm.size_gib << 30
+        if size > room:
+            raise ConfigError(
+                f"{where} of shape {_shape(shape)} needs {grouped(size)} bytes of global memory, "
+                f"{self.chip.name} has {grouped(room)}"
+            )
         index = len(self.program.segments)
         self.program.segments.append(SegmentSpec(name, kind, shape, role, maker))
         return Tile(Operand(Space.GM, kind, 0, index), shape)
@@ -138,8 +151,8 @@ class Builder:
         """Start streams on `blocks` groups: `cube` on every cube core, `vector` on every vector core.
 
         With `cube` and `vector` both vector cores of a group take part unless `vectors_per_cube` is 1. With
-        `vector` alone, `blocks` counts vector cores. `coupled` is the stream of a coupled core. `autosync` adds the
-        flags and barriers that the vendor's compiler would, see `npusim.program.autosync`. Raises
+        `vector` alone, `blocks` counts vector cores. `coupled` is the stream of a coupled core. `autosync`
+        adds the flags and barriers that the vendor's compiler would, see `npusim.program.autosync`. Raises
         `ConfigError` where the chip does not fit.
         """
         kind = _launch_kind(cube, vector, coupled, vectors_per_cube)
@@ -160,6 +173,10 @@ class Builder:
         """
         self.program.reference = function
         return function
+
+
+def _shape(shape: tuple[int, ...]) -> str:
+    return "x".join(map(str, shape)) or "no extent"
 
 
 def _launch_kind(cube: Any, vector: Any, coupled: Any, vectors_per_cube: int | None) -> LaunchKind:
@@ -219,14 +236,14 @@ class ProgramMaker:
         """
         given = dict(params or {})
         if inputs and self._infer is not None:
-            for key, value in self._infer(inputs).items():
+            for key, value in self._inferred(inputs).items():
                 if str(given.setdefault(key, value)) != str(value):
                     wrong = f"{key}={given[key]}"
                     raise ConfigError(f"{self.name}: {wrong} contradicts the input, which gives {value}")
         values = self._validate(given)
         builder = Builder(chip, self.name, values)
         self.function(builder, **values)
-        builder.program.source = inspect.getsourcefile(self.function) or ""
+        builder.program.source = builder.program.source or inspect.getsourcefile(self.function) or ""
         names = [s.name for s in builder.program.inputs]
         for key in inputs or {}:
             if key not in names:
@@ -234,11 +251,21 @@ class ProgramMaker:
                 raise ConfigError(f"{self.name}: no input {key}{did_you_mean(key, names)}; inputs: {there}")
         return builder.program
 
+    def _inferred(self, inputs: Mapping[str, Array]) -> Mapping[str, Any]:
+        assert self._infer is not None
+        try:
+            return self._infer(inputs)
+        except (LookupError, TypeError, ValueError, AttributeError) as error:
+            shapes = ", ".join(f"{n} {a.dtype.name} of shape {a.shape}" for n, a in inputs.items())
+            raise ConfigError(
+                f"{self.name}: no parameters follow from the inputs ({shapes}): {error}"
+            ) from error
+
     def _validate(self, given: Mapping[str, Any]) -> dict[str, Any]:
         known = list(self.model.model_fields)
         for key in given:
             if key not in known:
-                there = " ".join(known)
+                there = " ".join(known) or "none"
                 raise ConfigError(
                     f"{self.name}: no parameter {key}{did_you_mean(key, known)}; parameters: {there}"
                 )

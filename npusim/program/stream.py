@@ -4,6 +4,7 @@ from.
 
 from __future__ import annotations
 
+from array import array
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator
 from typing import Any
@@ -53,6 +54,29 @@ for _operator in (
     setattr(Unknown, f"__{_operator}__", Unknown._use)
 
 
+class Listing:
+    """A stream that is written down: instructions, and the lines of a file they stand in."""
+
+    def __init__(self, file: str, start: int) -> None:
+        self.file = file
+        self.start = start
+        """Line above the first instruction."""
+        self.ops: list[Instruction] = []
+        self.lines = array("i")
+
+    def append(self, op: Instruction, line: int) -> None:
+        """Add an instruction."""
+        self.ops.append(op)
+        self.lines.append(line)
+
+    def stream(self, kernel: Kernel) -> Listing:
+        """Return the listing itself: a stream function for a launch."""
+        return self
+
+    def __iter__(self) -> Iterator[Instruction]:
+        return iter(self.ops)
+
+
 class Reader:
     """Pulls instructions out of one core's stream, in program order."""
 
@@ -75,8 +99,9 @@ class Reader:
             self._send = stream.send
             self.file = generator.gi_code.co_filename
         else:
-            self.file = ""
+            self.file = getattr(stream, "file", "")
         self._next = iter(stream)
+        self._lines = iter(stream.lines) if isinstance(stream, Listing) else None
         self._rest: Iterator[Instruction] | None = None
         self.line = 0
         """Line of the stream function that gave the last instruction; 0 where it is a list or an addition."""
@@ -97,12 +122,16 @@ class Reader:
     def _pull(self, value: Any) -> Instruction | None:
         try:
             if self._send is not None:
+                if value is not None and not _receives(self._generator):
+                    value = None
                 op = self._send(value)
                 self.line = self._generator.gi_frame.f_lineno
             elif self._rest is not None:
                 return next(self._rest, None)
             else:
                 op = next(self._next)
+                if self._lines is not None:
+                    self.line = next(self._lines)
         except StopIteration:
             self._send = None
             self.line = 0
@@ -116,6 +145,16 @@ class Reader:
         if self._kernel is not None and op.kind is Kind.STATE:
             self._kernel.state = op.update(self._kernel.state)
         return op
+
+
+def _receives(generator: Any) -> bool:
+    """Whether the innermost iterator of a `yield from` takes values; a list spliced in does not."""
+    inner = generator.gi_yieldfrom
+    while inner is not None:
+        if not hasattr(inner, "send"):
+            return False
+        inner = getattr(inner, "gi_yieldfrom", None)
+    return True
 
 
 def open_stream(chip: Chip, launch: Launch, core: CoreId) -> Reader:
