@@ -70,7 +70,7 @@ class Bounds:
     def error(self, block: int) -> float:
         """At least twice |s - real sum| in `block`: k0 roundings in the product, one in the addition."""
         reach = (self.acc + sum(self.block[: block + 1])) * _ROUNDED
-        return error_of(self.left.values.shape[1], self.block[block], reach)
+        return float(error_of(self.left.values.shape[1], self.block[block], reach))
 
     def never_rounds(self, acc: Array) -> bool:
         """Whether every partial sum is a float32, so that the grouping of the products cannot be seen.

@@ -46,7 +46,7 @@ def fused_aligned(
 def _exponents(x: Array, emin: int) -> Array:
     """The exponent of each float32 as int32, at least `emin`; `_NO_TERM` for zero."""
     u = x.view(np.int32) & np.int32(0x7FFFFFFF)
-    exponent = np.maximum((u >> np.int32(23)) - np.int32(127), np.int32(emin))
+    exponent: Array = np.maximum((u >> np.int32(23)) - np.int32(127), np.int32(emin))
     exponent[u == 0] = _NO_TERM
     return exponent
 
@@ -76,7 +76,8 @@ def _round(total: Array, mode: Rounding) -> Array:
     magnitude = np.abs(total)
     if mode == "rz" and not ((magnitude < SINGLE.smallest_normal) & (magnitude != 0)).any():
         kept = total.view(np.int64) & np.int64(~0x1FFFFFFF)
-        return kept.view(np.float64).astype(np.float32)
+        down: Array = kept.view(np.float64).astype(np.float32)
+        return down
     rounded = round_real(total, SINGLE, mode)
     over = magnitude >= 2.0 ** (SINGLE.emax + 1)
     return np.where(over, np.copysign(np.inf, total), rounded).astype(np.float32)

@@ -11,13 +11,17 @@ import numpy as np
 from npusim.isa.numerics.formats import SINGLE, Array, round_real
 from npusim.isa.numerics.profile import Rounding
 
+HIDDEN_TIES = 2.0**-125  # below it float32 midpoints are not where `_MIDPOINT` looks
+_DROPPED = np.int64(0x1FFFFFFF)  # float64 bits that float32 does not have
+_MIDPOINT = np.int64(0x10000000)
 _CHUNK = 2048  # rows of limbs worked on at once, to bound memory
 
 
 def two_sum_error(total: Array, x: Array, y: Array) -> Array:
     """The exact error `x + y - total` of the float64 addition `total = x + y` (Knuth's TwoSum)."""
     back = total - x
-    return (x - (total - back)) + (y - back)
+    error: Array = (x - (total - back)) + (y - back)
+    return error
 
 
 def to_odd(total: Array, error: Array) -> Array:
@@ -28,6 +32,28 @@ def to_odd(total: Array, error: Array) -> Array:
     even = (np.ascontiguousarray(total).view(np.int64) & 1) == 0
     move = (error != 0) & even & np.isfinite(error)
     return np.where(move, np.nextafter(total, np.copysign(np.inf, error)), total)
+
+
+def suspect_ties(s: Array, *, hidden: bool) -> Array:
+    """Where the float32 cast of float64 `s` is a tie; only there can an inexact `s` have been cast wrong.
+
+    With `hidden` also where `s` is too small for a tie to show in the bits.
+    """
+    tie: Array = (s.view(np.int64) & _DROPPED) == _MIDPOINT
+    if hidden:
+        tie |= (np.abs(s) < HIDDEN_TIES) & (s != 0)
+    return tie
+
+
+def round_sum_to_f32(x: Array, y: Array) -> Array:
+    """`x + y` of float64 arrays of one shape as if with one rounding to float32."""
+    s = x + y
+    result = s.astype(np.float32)
+    at = np.nonzero(suspect_ties(s, hidden=True))
+    if at[0].size:
+        total = s[at]
+        result[at] = to_odd(total, two_sum_error(total, x[at], y[at].astype(np.float64))).astype(np.float32)
+    return result
 
 
 def to_f32(x: Array, mode: Rounding) -> Array:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -51,29 +52,34 @@ CANONICAL_NAN: dict[DType, Any] = {F16: NAN_F16, BF16: NAN_BF16, F32: NAN_F32}
 """The one NaN each format's instructions write. Payloads are not modelled: the vendor documents none, and the
 host's own differ between x86 and Arm."""
 
+_NO_OVERFLOW = 4.2e9
+"""A float32 sum of up to 2^18 squares below this has none of a number beyond 65504, in whatever order."""
+
 MAX_F32 = np.float32(SINGLE.largest)
+
+
+_SIMPLE: dict[str, Callable[[Array], Array]] = {
+    "rne": np.rint,
+    "rz": np.trunc,
+    "rd": np.floor,
+    "ru": np.ceil,
+}
 
 
 def to_integral(x: Array, mode: Rounding) -> Array:
     """Round float64 `x` to integers in `mode`; infinities, NaN and the sign of zero pass through."""
-    match mode:
-        case "rne":
-            return np.rint(x)
-        case "rz":
-            return np.trunc(x)
-        case "rd":
-            return np.floor(x)
-        case "ru":
-            return np.ceil(x)
-        case "rna":
-            # floor(|x| + 0.5) would round 0.5 - 2^-54 up, as the sum rounds to 1
-            down = np.trunc(x)
-            return down + np.copysign(np.abs(x - down) >= 0.5, x)
-        case "odd":
-            down = np.trunc(x)
-            lost_and_even = (down != x) & (np.fmod(down, 2.0) == 0)
-            return down + np.copysign(lost_and_even, x)
-    raise ValueError(f"rounding must be rne, rz, rd, ru, rna or odd, not {mode}")
+    if mode in _SIMPLE:
+        return _SIMPLE[mode](x)
+    down = np.trunc(x)
+    if mode == "rna":
+        # floor(|x| + 0.5) would round 0.5 - 2^-54 up, as the sum rounds to 1
+        away = np.abs(x - down) >= 0.5
+    elif mode == "odd":
+        away = (down != x) & (np.fmod(down, 2.0) == 0)
+    else:
+        raise ValueError(f"rounding must be rne, rz, rd, ru, rna or odd, not {mode}")
+    rounded: Array = down + np.copysign(away, x)
+    return rounded
 
 
 def round_real(x: Array, fmt: Format, mode: Rounding = "rne", *, saturate: bool = False) -> Array:
@@ -85,7 +91,7 @@ def round_real(x: Array, fmt: Format, mode: Rounding = "rne", *, saturate: bool 
     x = np.asarray(x, np.float64)
     exponent = np.frexp(x)[1]
     spacing = np.maximum(exponent - 1, fmt.emin) - (fmt.precision - 1)
-    y = np.ldexp(to_integral(np.ldexp(x, -spacing), mode), spacing)
+    y: Array = np.ldexp(to_integral(np.ldexp(x, -spacing), mode), spacing)
     over = np.abs(y) > fmt.largest
     if saturate:
         y = np.where(over, np.copysign(fmt.largest, x), y)
@@ -118,7 +124,31 @@ def f32_round_frac(x: Array, frac: int, mode: Rounding = "rne") -> Array:
     if special.any():
         rounded = np.where(special, u, rounded)
         rounded = np.where(magnitude > np.uint32(0x7F800000), NAN_F32.view(np.uint32), rounded)
-    return rounded.view(np.float32)
+    result: Array = rounded.view(np.float32)
+    return result
+
+
+def narrow_to_f16(wide: Array, *, saturate: bool) -> Array:
+    """Round float32 or float64 to float16 once, to nearest even, with a canonical NaN.
+
+    With `saturate`, infinities and overflow become 65504 and NaN becomes 0.
+    """
+    if np.vdot(wide, wide) < _NO_OVERFLOW:
+        return wide.astype(np.float16)
+    nan = np.isnan(wide)
+    if saturate:
+        wide = np.clip(wide, -HALF.largest, HALF.largest)
+    result = wide.astype(np.float16)
+    result[nan] = np.float16(0) if saturate else NAN_F16
+    return result
+
+
+def quiet(x: Array) -> Array:
+    """Make NaN in float32 `x` canonical, in place, and return `x`."""
+    total = np.vdot(x, x)  # the cheapest way to see that there is none
+    if total != total:
+        x[np.isnan(x)] = NAN_F32
+    return x
 
 
 def clamp_to_f32(x: Array) -> None:

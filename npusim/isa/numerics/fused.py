@@ -16,13 +16,17 @@ from __future__ import annotations
 import numpy as np
 
 from npusim.isa.numerics.accumulator import Bounds, after_write, error_of
-from npusim.isa.numerics.exact import exact_sum_to_odd, to_f32, to_odd, two_sum_error
+from npusim.isa.numerics.exact import (
+    HIDDEN_TIES,
+    exact_sum_to_odd,
+    suspect_ties,
+    to_f32,
+    to_odd,
+    two_sum_error,
+)
 from npusim.isa.numerics.formats import Array
 from npusim.isa.numerics.profile import CubeNumerics
 
-_DROPPED = np.int64(0x1FFFFFFF)  # float64 bits that float32 does not have
-_MIDPOINT = np.int64(0x10000000)
-_HIDDEN_TIES = 2.0**-125  # below it float32 midpoints are not where `_MIDPOINT` looks
 _SMALL_TILE = 1024  # up to this many outputs the cost is calls, not elements
 
 
@@ -58,9 +62,11 @@ def _block_by_block(
             if not _within(out, limit):
                 i, j = np.divmod(_suspects(s, out, limit, bounds.grid), out.shape[1])
                 _repair(bounds, out, s, acc, b, i, j)
-        elif few[0].size and not _within(out[few], limit):
-            at = _suspects(s[few], out[few], limit, bounds.grid)
-            _repair(bounds, out, s, acc, b, few[0][at], few[1][at])
+        else:
+            i, j = few
+            if i.size and not _within(out[i, j], limit):
+                at = _suspects(s[i, j], out[i, j], limit, bounds.grid)
+                _repair(bounds, out, s, acc, b, i[at], j[at])
         if per_write:
             after_write(rule, out, saturate=saturate)
         acc, out = out, acc
@@ -94,9 +100,7 @@ def _suspects(s: Array, out: Array, limit: float, grid: float) -> Array:
     beyond = np.flatnonzero(~(np.abs(out) <= limit))  # written so that NaN counts
     few = beyond.size * 8 < s.size
     seen = s.ravel()[beyond] if few else s.ravel()
-    tie = (seen.view(np.int64) & _DROPPED) == _MIDPOINT
-    if grid < _HIDDEN_TIES:
-        tie |= (np.abs(seen) < _HIDDEN_TIES) & (seen != 0)
+    tie = suspect_ties(seen, hidden=grid < HIDDEN_TIES)
     suspects: Array = beyond[tie] if few else np.flatnonzero(tie)
     return suspects
 

@@ -165,8 +165,9 @@ def smallest_magnitude(values: Array, axis: int | None) -> Array:
     """
     u = values.view(np.uint32) << _ONE  # without the sign
     u -= _ONE  # zero becomes the largest
-    lowest = np.minimum(np.minimum.reduce(u, axis=axis), _ALL_ZERO)
-    return (lowest >> _ONE).view(np.float32)
+    lowest: Array = np.minimum(np.minimum.reduce(u, axis=axis), _ALL_ZERO)
+    smallest: Array = (lowest >> _ONE).view(np.float32)
+    return smallest
 
 
 def units_of(magnitudes: Array, fraction: int, emin: int) -> Array:
