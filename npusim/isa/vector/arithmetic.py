@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-import numpy as np
-
 from npusim.isa.dtype import F16, F32, S16, S32, DType
 from npusim.isa.instruction import Array, CoreView, UbIn, UbInOut, UbOut, instruction
 from npusim.isa.numerics import vector as numerics
@@ -215,7 +213,7 @@ class MulAddDst(MultiplyAdd):
 
     def compute(self, core: CoreView, state: State, *sources: Array) -> Array:
         """Return the results."""
-        dst, a, b = (_widened(s, self.dst.dtype) for s in sources)
+        dst, a, b = sources
         return numerics.muladd(a, b, dst, self.dst.dtype, saturate=state.saturate)
 
 
@@ -274,8 +272,8 @@ class Axpy(LaneWise):
 
     def compute(self, core: CoreView, state: State, *sources: Array) -> Array:
         """Return the results."""
-        dst, x = (_widened(s, self.dst.dtype) for s in sources)
-        value = self.dst.dtype.np.type(value_of(core, self.scalar, self.src.dtype))
+        dst, x = sources
+        value = value_of(core, self.scalar, self.src.dtype)
         return numerics.muladd(x, value, dst, self.dst.dtype, saturate=state.saturate)
 
     @classmethod
@@ -293,7 +291,3 @@ def _check_mixed(op: LaneWise, source: DType, *others: str) -> None:
         op.check_same(others[0], name)
     if dst is not source and (dst, source) != (F32, F16):
         raise op.error(f"dst must be f32 where {others[0]} is f32, not {dst.short}; convert it with Cast")
-
-
-def _widened(x: Array, dtype: DType) -> Array:
-    return x if x.dtype == dtype.np else x.astype(np.float32)

@@ -58,9 +58,8 @@ class Cast(LaneWise):
         super(Cast, self).check_mask(state)
         if S4 in (self.src.dtype, self.dst.dtype):
             for piece in self.plan(state).pieces:
-                mask = (1 << piece.lanes) - 1 if piece.mask is None else piece.mask
-                pairs = int("01" * 64, 2)
-                if (mask & pairs) << 1 != mask & pairs << 1:
+                low = int("01" * 64, 2)
+                if (piece.bits & low) << 1 != piece.bits & low << 1:
                     raise self.error(
                         "the mask must let both elements of an s4 byte run or none, not one of them"
                     )

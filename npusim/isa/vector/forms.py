@@ -17,6 +17,7 @@ from npusim.isa.state import FULL_MASK, State
 from npusim.isa.sync import PipeBarrier
 from npusim.isa.vector.gather import GatherMask
 from npusim.isa.vector.lanes import VectorInstruction, layout_of
+from npusim.isa.vector.reduce import WholeReduceSum
 from npusim.isa.vector.walk import BLOCK_BITS, lanes_of
 from npusim.units import ceil_div
 
@@ -100,8 +101,6 @@ def reduce_sum(dst: Operand, src: Operand, work: Operand, *, count: int, state: 
     Every step adds up whole repeats with WholeReduceSum until one sum is left: trees inside a repeat, and
     trees over the sums of repeats (the vendor's ReduceSum on repeats). `work` holds one element for every
     repeat of `src`; where one repeat is enough it is not touched."""
-    from npusim.isa.vector.reduce import WholeReduceSum
-
     if count < 1:
         raise ValueError(f"count must be 1 or more, not {count}")
     lanes = lanes_of(src.dtype)

@@ -375,7 +375,8 @@ class LaneWise(Repeated):
 
     def cost_dtype(self) -> DType:
         """Element type that selects the column of the cost table: the widest one."""
-        return max((at.dtype for at in self.layout().operands(self)), key=lambda d: d.bits)
+        dtypes: tuple[DType, ...] = self.layout().geometry(self)[1::3]
+        return max(dtypes, key=lambda d: d.bits)
 
 
 def value_of(core: CoreView, value: Scalar, dtype: DType) -> Any:

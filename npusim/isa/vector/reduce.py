@@ -121,9 +121,8 @@ class Reduction(Repeated):
     def written(self, piece: Piece) -> int:
         """Return which results of a repeat have lanes that run, as bits."""
         width = self.width(self.plan_lanes())
-        mask = (1 << piece.lanes) - 1 if piece.mask is None else piece.mask
         some = (1 << width) - 1
-        return sum(1 << i for i in range(ceil_div(piece.lanes, width)) if mask >> i * width & some)
+        return sum(1 << i for i in range(ceil_div(piece.lanes, width)) if piece.bits >> i * width & some)
 
     def execute(self, core: CoreView, state: State) -> None:
         """Reduce, all repeats at once."""

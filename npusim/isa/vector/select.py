@@ -122,5 +122,4 @@ _TWO = make_layout(Select, "dst", "src0", "src1")
 
 def _bytes_of(piece: Piece) -> int:
     """Return which bytes of a repeat's bits hold any that count, as bits."""
-    mask = (1 << piece.lanes) - 1 if piece.mask is None else piece.mask
-    return sum(1 << i for i in range(ceil_div(piece.lanes, 8)) if mask >> 8 * i & 0xFF)
+    return sum(1 << i for i in range(ceil_div(piece.lanes, 8)) if piece.bits >> 8 * i & 0xFF)

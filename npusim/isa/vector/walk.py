@@ -39,6 +39,11 @@ class Piece(NamedTuple):
     mask: int | None
     """Bits of the lanes that run; None where all of them do."""
 
+    @property
+    def bits(self) -> int:
+        """Bits of the lanes that run."""
+        return (1 << self.lanes) - 1 if self.mask is None else self.mask
+
 
 class Window(NamedTuple):
     """Whole blocks of an operand, (repeats, blocks, elements of a block), as arguments of a view."""
@@ -79,7 +84,7 @@ class Plan(NamedTuple):
     @property
     def elements(self) -> int:
         """Lanes that run, over all repeats."""
-        return sum(p.repeats * (p.lanes if p.mask is None else p.mask.bit_count()) for p in self.pieces)
+        return sum(p.repeats * p.bits.bit_count() for p in self.pieces)
 
 
 Geometry = tuple[Any, ...]
