@@ -56,7 +56,7 @@ def cumsum_vec(
         for start in range(0, n, tile):
             count = min(tile, n - start)
             if count < tile:  # the last tile: what is not loaded counts as zero
-                yield from c.vector(isa.Duplicate, count=tile, dst=source, value=0)
+                yield from c.vector(isa.Duplicate, count=tile, dst=source, scalar=0)
                 yield source_free.wait
                 yield source_free.set
             yield source_free.wait

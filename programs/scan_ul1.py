@@ -13,7 +13,7 @@ from npusim import Builder, Expected, Kernel, Pipe, Reg, isa, program
 from npusim.errors import ConfigError
 
 from ._prefix_sum import chain_bound, elements, exact_sums, saturated, sizes
-from .scan_u import READY, TAKEN, carry_row, load_tile, store_tile
+from .scan_u import READY, TAKEN, load_tile, store_tile
 
 CARRY = Reg(0)
 
@@ -28,7 +28,8 @@ def scan_ul1(
     scan(A) = A U + L (A J), with U upper triangular, L strictly lower triangular and J all ones. The row sums
     A J pass through L1 as float16, so they are rounded to 11 bits and overflow above 65504: results differ
     from exact sums by up to that, tile by tile. NaN reads as zero and infinities as the largest finite
-    number, since the cube saturates.
+    number, since the cube saturates. The single-core kernel of the paper is not public; this one loads the
+    next tile before it waits for the vector core.
     """
     if n < 1:
         raise ConfigError(f"scan_ul1: n must be 1 or more, not {n}")
@@ -64,12 +65,14 @@ def scan_ul1(
         yield isa.load_b(j0, start1, s, s, transpose=False)
         for event in (a1_free, free, b0_free, acc_free, c1_free):
             yield event.set
-        for t in range(tiles):
-            part = x.flat(t * tile, min(tile, n - t * tile))
+
+        def load(t: int) -> Iterator[isa.Instruction]:
             yield a1_free.wait
-            yield from load_tile(a1, part, s)
+            yield from load_tile(a1, x.flat(t * tile, min(tile, n - t * tile)), s)
             yield loaded.set
 
+        yield from load(0)
+        for t in range(tiles):
             yield loaded.wait
             yield free.wait
             yield isa.load_a(a0, a1, s, s)
@@ -109,8 +112,10 @@ def scan_ul1(
             yield done.set
 
             yield done.wait
-            yield from store_tile(y.flat(t * tile, part.size), acc, s)
+            yield from store_tile(y.flat(t * tile, min(tile, n - t * tile)), acc, s)
             yield acc_free.set
+            if t + 1 < tiles:  # before the scalar unit stops at the flag
+                yield from load(t + 1)
             yield isa.CrossCoreSetFlag(group=isa.Group.CUBE_VECTOR, on=Pipe.FIX, id=READY)
             yield isa.CrossCoreWaitFlag(group=isa.Group.CUBE_VECTOR, id=TAKEN)
         for event in (a1_free, free, b0_free, acc_free, c1_free):
@@ -141,10 +146,11 @@ def scan_ul1(
             yield loaded.wait
             yield stored.wait
             yield read.wait
-            yield from c.vector(isa.Copy, count=count, dst=sums, src=source)
+            yield from c.vector(isa.Adds, count=count, dst=sums, src=source, scalar=CARRY)
             yield source_free.set
-            yield isa.PipeBarrier(on=Pipe.V)
-            yield from carry_row(sums.flat(0, count), count, counted)
+            yield counted.set
+            yield counted.wait
+            yield isa.GetValue(reg=CARRY.index, src=sums.flat(count - 1, 1))
             yield read.set
             yield summed.set
             yield summed.wait

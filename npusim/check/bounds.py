@@ -58,6 +58,7 @@ class Chain:
         self.done: dict[Pipe, int] = defaultdict(int)
         self.pops: dict[Pipe, list[int]] = defaultdict(list)
         self.busy: dict[Pipe, int] = defaultdict(int)
+        self.moving: dict[Pipe, int] = defaultdict(int)
         self.ports: dict[str, list[int]] = defaultdict(list)
         self.flags: dict[tuple[Pipe, Pipe, int], deque[int]] = defaultdict(deque)
         self.waiting: dict[Pipe, deque[tuple[int, Instruction, Work]]] = defaultdict(deque)
@@ -97,7 +98,7 @@ class Recurrence:
                 "deadlock: the streams wait for each other for ever; run the program to see where"
             )
         ends = [max([c.issue, *c.free.values(), *c.done.values()]) for c in self._chains]
-        busy = [max(c.busy.values(), default=0) for c in self._chains]
+        busy = [max([0, *c.busy.values(), *c.moving.values()]) for c in self._chains]
         return max(ends), max(busy)
 
     def _advance(self, chain: Chain) -> None:
@@ -218,6 +219,7 @@ class Recurrence:
         under_way.append(end)
         chain.done[pipe] = max(chain.done[pipe], end)
         chain.busy[pipe] += work.cycles
+        chain.moving[pipe] += work.transfer.port_cycles
         return start
 
     def _send(self, chain: Chain, op: CrossCoreSetFlag, time: int) -> None:

@@ -328,7 +328,7 @@ class TimingMachine:
                 pipe.account(Cause.LINK, start, oldest.done, number)
                 start = oldest.done
         entry = Pending(number, start, Cause.WORK, None)
-        entry.ideal = max(1, low.cycles, transfer.port_cycles)
+        entry.ideal = max(1, low.cycles + transfer.port_cycles)
         pipe.pending.append(entry)
         pipe.in_flight.append(entry)
         pipe.free = start + low.cycles
