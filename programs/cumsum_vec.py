@@ -46,6 +46,7 @@ def cumsum_vec(
         source = c.ub((s, s), x.dtype)
         sums, turned = c.ub((s, s), isa.F32), c.ub((s, s), isa.F32)
         loaded, source_free = c.flag(Pipe.MTE2, Pipe.V), c.flag(Pipe.V, Pipe.MTE2)
+        cleared = c.flag(Pipe.V, Pipe.MTE2)
         stored, counted = c.flag(Pipe.MTE3, Pipe.V), c.flag(Pipe.V, Pipe.S)
         everything = isa.PipeBarrier(on=Pipe.ALL)
         carries = {r: carry_row(turned[r], s, counted) for r in range(s)}
@@ -57,8 +58,8 @@ def cumsum_vec(
             count = min(tile, n - start)
             if count < tile:  # the last tile: what is not loaded counts as zero
                 yield from c.vector(isa.Duplicate, count=tile, dst=source, scalar=0)
-                yield source_free.wait
-                yield source_free.set
+                yield cleared.set
+                yield cleared.wait
             yield source_free.wait
             yield isa.copy_in(source.flat(0, count), x.flat(start, count))
             yield loaded.set
