@@ -125,6 +125,8 @@ class Report(Part):
     model_revision: int
     program: str
     chip: str
+    clock_mhz: int
+    """Clock of the cores, in which all cycles are counted."""
     params: dict[str, Any]
     seed: int
     numerics: str

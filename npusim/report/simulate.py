@@ -44,6 +44,9 @@ from npusim.units import cycles_to_us
 Progress = Callable[[str, int], None]
 """Called now and then with what is being done and the number of instructions done."""
 
+Observer = Callable[[Launch, list[Resolved]], None]
+"""Called with the streams of every launch as they ran."""
+
 
 def simulate(
     program: ProgramMaker | str,
@@ -57,6 +60,7 @@ def simulate(
     timing_only: bool = False,
     spans: bool = False,
     progress: Progress | None = None,
+    observe: Observer | None = None,
     **params: Any,
 ) -> Report:
     """Run a program on a chip and return its report.
@@ -64,7 +68,8 @@ def simulate(
     `program` is a maker, a path, `file.py:name` or a shipped name; `chip` a chip, a path or a name. `inputs`
     gives arrays by name, the others are made from `seed`. `numerics` names a profile other than the chip's.
     `l2` is the state of the cache at the start. `check=False` turns hazard and limit checks off.
-    `timing_only` computes no values. `spans` keeps who did what when. `params` are the program's parameters.
+    `timing_only` computes no values. `spans` keeps who did what when. `observe` is called with the
+    streams of every launch, to print or keep them. `params` are the program's parameters.
 
     Raises `ConfigError`, `OperandError`, `HazardError` or `DeadlockError`. Values that differ from the
     reference are reported in `values`, not raised.
@@ -83,6 +88,7 @@ def simulate(
         timing_only=timing_only,
         spans=spans,
         progress=progress,
+        observe=observe,
     )
 
 
@@ -98,12 +104,13 @@ def run(
     timing_only: bool = False,
     spans: bool = False,
     progress: Progress | None = None,
+    observe: Observer | None = None,
 ) -> Report:
     """Run a program that is built; see `simulate`."""
     profile = get_profile(numerics or chip.numerics)
     say = _quiet if progress is None else progress
     arrays = make_inputs(program, seed, inputs)
-    values = _Values(program, chip, profile, arrays, check, say) if not timing_only else None
+    values = FunctionalRun(program, chip, profile, arrays, check, say) if not timing_only else None
     timing = TimingMachine(chip, program.segments, l2=l2, spans=spans, progress=lambda n: say("timing", n))
     timings: list[LaunchTiming] = []
     bounds = Bounds(0, 0, 0, 0)
@@ -113,6 +120,8 @@ def run(
         timed = timing.run(launch.name, streams)
         bounds += _bounds(chip, streams, timed)
         identity.add(streams)
+        if observe is not None:
+            observe(launch, streams)
         if not spans:
             timed.resolved = []
         timings.append(timed)
@@ -132,7 +141,7 @@ def _quiet(what: str, done: int) -> None:
     """Report no progress."""
 
 
-class _Values:
+class FunctionalRun:
     """The functional side of a run: memory, checks and outputs."""
 
     def __init__(
@@ -257,6 +266,7 @@ def _report(
         model_revision=MODEL_REVISION,
         program=program.name,
         chip=chip.name,
+        clock_mhz=chip.clock_mhz,
         params=program.params,
         seed=identity.seed,
         numerics=identity.numerics,
