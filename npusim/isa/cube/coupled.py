@@ -134,7 +134,7 @@ class DataCopyNz2Nd(Movement):
         size, shape = self.dst.dtype.size, (self.d_value // ROWS, self.n_value, ROWS)
         source = core.view(self.src, shape, (self.src_rows * ROWS * size, ROWS * size, size))
         target = core.view(self.dst, shape, (ROWS * size, self.dst_d_value * size, size))
-        store_gm(target, source, self.dst.dtype, state)
+        store_gm(target, source, state)
 
     def work(self, chip: Chip, state: State) -> Work:
         """Return the cost of the port."""

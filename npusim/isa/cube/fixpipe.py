@@ -106,7 +106,7 @@ class Fixpipe(Movement):
             target = self._nd_view(core, p) if self.nd else self._nz_view(core, p)
             values = values.reshape(target.shape)
             if self.dst.space is GM:
-                store_gm(target, values, dst, state)
+                store_gm(target, values, state)
             else:
                 target[...] = values
 

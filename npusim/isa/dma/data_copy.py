@@ -120,7 +120,7 @@ class DataCopy(Movement):
             if self._widens:
                 dst[...] = src
             else:
-                store_gm(dst, src, self.dst.dtype, state)
+                store_gm(dst, src, state)
             return
         shape = (self.block_count, size)
         core.view(raw(self.dst), shape, (pitches[0], 1))[...] = core.view(

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from npusim.config.chip import Chip, Path, Port
-from npusim.isa.dtype import BF16, U8, DType
+from npusim.isa.dtype import U8, DType
 from npusim.isa.instruction import Array, Instruction, Transfer, Work
 from npusim.isa.operand import Access, Operand, Space
 from npusim.isa.state import Atomic, State
@@ -146,18 +146,13 @@ def path_work(chip: Chip, name: str, nbytes: int, elements: int) -> Work:
     return Work(path.issue_cycles + cycles, path.latency_cycles, prices=prices)
 
 
-def store_gm(dst: Array, values: Array, dtype: DType, state: State) -> None:
+_COMBINE = {Atomic.ADD: np.add, Atomic.MAX: np.fmax, Atomic.MIN: np.fmin}
+
+
+def store_gm(dst: Array, values: Array, state: State) -> None:
     """Write to GM, or combine with what is there under the atomic mode.
 
-    Floats are added in float32 and rounded once, to nearest even; the larger or smaller of a number and NaN
-    is the number; integers wrap. How the device rounds and saturates here is not published (L).
+    Floats are added with one rounding, to nearest even; the larger or smaller of a number and NaN is the
+    number; integers wrap. How the device rounds and saturates here is not published (L).
     """
-    if state.atomic is Atomic.NONE:
-        dst[...] = values
-        return
-    old, new = (x.astype(np.float32) if dtype is BF16 else x for x in (dst, values))
-    if state.atomic is Atomic.ADD:
-        combined = old + new
-    else:
-        combined = (np.fmax if state.atomic is Atomic.MAX else np.fmin)(old, new)
-    dst[...] = combined.astype(dtype.np, copy=False)
+    dst[...] = values if state.atomic is Atomic.NONE else _COMBINE[state.atomic](dst, values)

@@ -98,7 +98,7 @@ class DataCopyPad(Movement):
         if not self._loads:
             src = core.view(self.src, shape, (self._row + self.src_gap * BLOCK_BYTES, size))
             dst = core.view(self.dst, shape, (self.block_len + self.dst_gap, size))
-            store_gm(dst, src, dtype, state)
+            store_gm(dst, src, state)
             return
         src = core.view(self.src, shape, (self.block_len + self.src_gap, size))
         whole = core.view(

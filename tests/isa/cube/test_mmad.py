@@ -196,7 +196,15 @@ def test_one_tile_serves_several_shapes_and_modes(bench: Bench) -> None:
     values = rng.integers(-50, 50, 1024).astype(np.float16)
     bench.poke(L0A, 0, values)
     bench.poke(L0B, 0, values)
-    for m, k, n in ((32, 32, 16), (16, 32, 16), (32, 16, 32), (16, 64, 16), (32, 32, 16)):
+    for m, k, n in (
+        (32, 32, 16),
+        (20, 32, 16),
+        (17, 32, 10),
+        (32, 16, 32),
+        (32, 16, 25),
+        (16, 64, 16),
+        (16, 60, 16),
+    ):
         bench.run(product(F16, m, k, n, init=True))
         a = collect(values, lambda i, j, m=m, k=k: l0a_offset(i, j, m, k, 16), m, k)
         b = collect(values, lambda i, j, n=n: l0b_offset(i, j, n, 16), k, n)

@@ -126,6 +126,10 @@ OVERLAP = "leave no room for {} rows; align the rows to 16 for dst_c0_stride"
             f"pieces overlap in l1: dst_c0_stride 16 and dst_n_stride 1 {OVERLAP.format(17)}",
         ),
         (
+            valid(dst_n_stride=2),
+            f"pieces overlap in l1: dst_c0_stride 16 and dst_n_stride 2 {OVERLAP.format(16)}",
+        ),
+        (
             valid(nd_num=2, dst_matrix_stride=128),
             f"pieces overlap in l1: dst_c0_stride 16 and dst_n_stride 1 {OVERLAP.format(16)}",
         ),
@@ -136,6 +140,11 @@ def test_errors(chip: object, op: DataCopyNd2Nz, message: str) -> None:
     with pytest.raises(OperandError) as caught:
         op.check(chip, RESET)
     assert str(caught.value) == f"DataCopyNd2Nz: {message}"
+
+
+def test_pieces_may_interleave(bench: Bench) -> None:
+    """Row 0 of the second piece lands between rows 8 and 9 of the first: odd and even blocks, none twice."""
+    assert_touches_what_it_declares(bench, valid(dst_n_stride=2, dst_c0_stride=17))
 
 
 def test_cost_is_the_port(chip: object) -> None:
