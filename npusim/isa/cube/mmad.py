@@ -73,10 +73,13 @@ class Mmad(Movement):
         return self.m == 1 and not self.disable_gemv
 
     def _key(self, state: State) -> str:
-        """Name of the numerics rule; also of the rate, but for HF32, whose roundings share one."""
-        if self.a.dtype is F32 and state.hf32:
-            return "hf32_away" if state.hf32_away else "hf32"
-        return self.a.dtype.short
+        """Name of the numerics rule."""
+        row = self._row(state)
+        return "hf32_away" if row == "hf32" and state.hf32_away else row
+
+    def _row(self, state: State) -> str:
+        """Name of the rate."""
+        return "hf32" if self.a.dtype is F32 and state.hf32 else self.a.dtype.short
 
     def check_rules(self, chip: Chip, state: State) -> None:
         """Check types, extents, what the accumulation starts from, and alignment."""
@@ -84,10 +87,10 @@ class Mmad(Movement):
         if a is not b or _RESULT.get(a) is not c:
             known = ", ".join(f"{x.short} x {x.short} -> {y.short}" for x, y in _RESULT.items())
             raise self.error(f"no product {a.short} x {b.short} -> {c.short}; there are {known}")
-        rate = "hf32" if self._key(state).startswith("hf32") else a.short
-        if rate not in chip.cube.rates:
+        row = self._row(state)
+        if row not in chip.cube.rates:
             known = " ".join(chip.cube.rates)
-            raise self.error(f"the cube of {chip.name} has no {rate}; it has {known}")
+            raise self.error(f"the cube of {chip.name} has no {row}; it has {known}")
         for name in ("m", "k", "n"):
             self.check_range(name, 0, 4095, "", "split the product")
         if a is S4 and self.k % 2:
@@ -153,7 +156,7 @@ class Mmad(Movement):
     def _left(self, core: CoreView, rule: CubeNumerics, key: str) -> Prepared:
         if self._gemv:
             row = self.k * self.a.dtype.bits // 8
-            return _prepared(core, rule, (key, self.a, 0, self.k), row, lambda: _row(core, self.a, self.k))
+            return _prepared(core, rule, (key, self.a, 0, self.k), row, lambda: _dense(core, self.a, self.k))
         down, along = FRACTAL_BYTES, ceil_div(self.m, ROWS) * FRACTAL_BYTES
         if l0a_order(core) is Order.ZZ:
             down, along = ceil_div(self.k, c0_elements(self.a.dtype)) * FRACTAL_BYTES, FRACTAL_BYTES
@@ -177,8 +180,7 @@ class Mmad(Movement):
 
     def work(self, chip: Chip, state: State) -> Work:
         """Return the steps of the product and the heads."""
-        key = self._key(state)
-        row = "hf32" if key.startswith("hf32") else key
+        row = self._row(state)
         rm, rn, rk = chip.cube.rates[row]  # type: ignore[index]
         depth = align_up(self.k, c0_elements(self.a.dtype))
         steps = ceil_div(self.m, rm) * ceil_div(self.n, rn) * ceil_div(depth, rk)
@@ -217,7 +219,7 @@ def _prepared(
     return made
 
 
-def _row(core: CoreView, at: Operand, k: int) -> Array:
+def _dense(core: CoreView, at: Operand, k: int) -> Array:
     """Return k adjoining elements as a matrix of one row."""
     if at.dtype is S4:
         return unpack_s4(core.view(at, (1, k // 2)))

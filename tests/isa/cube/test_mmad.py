@@ -348,7 +348,11 @@ def test_a_documented_stream_takes_its_measured_time(chip: object) -> None:
 def test_steps_count_whole_fractals(chip: object, dtype: DType, extents: tuple, steps: int) -> None:
     work = product(dtype, *extents).work(chip, RESET)
     assert work.cycles == steps + chip.cube.head_streamed_cycles
-    assert work.prices == ("cube.rates", "cube.head_streamed_cycles", "cube.head_isolated_cycles")
+    assert work.prices == (
+        f"cube.rates.{dtype.short}",
+        "cube.head_streamed_cycles",
+        "cube.head_isolated_cycles",
+    )
 
 
 def test_cost_never_falls_when_an_extent_grows(chip: object) -> None:
