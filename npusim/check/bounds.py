@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from npusim.config.chip import Chip
 from npusim.errors import DeadlockError
-from npusim.isa.instruction import Instruction, Kind, Work
+from npusim.isa.instruction import Instruction, Kind, Transfer
 from npusim.isa.operand import Pipe, Space
 from npusim.isa.scalar import DataCacheCleanAndInvalid, GetValue, SetValue
 from npusim.isa.state import RESET, State
@@ -45,8 +45,51 @@ class Bounds(NamedTuple):
         return Bounds(*(a + b for a, b in zip(self, other, strict=True)))
 
 
+class Step:
+    """One instruction in one state, reduced to what the recurrence needs."""
+
+    __slots__ = ("changes", "code", "cycles", "latency", "line", "op", "pipe", "returns", "state", "transfer")
+
+    def __init__(self, chip: Chip, op: Instruction, state: State) -> None:
+        self.op = op
+        self.state = state
+        self.pipe = int(op.pipe)
+        self.code = _CODES[op.kind]
+        self.returns = op.returns_value
+        self.changes = op.kind is Kind.STATE
+        self.cycles = self.latency = 0
+        self.transfer: Transfer | None = None
+        self.line: tuple[int, int] | None = None
+        """Line of global memory that a scalar access needs in the data cache."""
+        if op.kind in (Kind.WORK, Kind.SCALAR, Kind.STATE):
+            work = op.work(chip, state)
+            self.cycles, self.latency, self.transfer = work.cycles, work.latency, work.transfer
+        at = op.at if isinstance(op, DataCacheCleanAndInvalid) else None
+        if isinstance(op, GetValue) and op.src.space is Space.GM:
+            at = op.src
+        elif isinstance(op, SetValue) and op.dst.space is Space.GM:
+            at = op.dst
+        if at is not None:
+            self.code = _GLOBAL
+            self.line = (at.segment, at.address // chip.scalar.dcache_line_bytes)
+
+
+_WORK, _SCALAR, _SET, _WAIT, _BARRIER, _CROSS_SET, _CROSS_WAIT, _GLOBAL = range(8)
+_WAITS = (_WAIT, _CROSS_WAIT)
+_CODES = {
+    Kind.WORK: _WORK,
+    Kind.SCALAR: _SCALAR,
+    Kind.STATE: _SCALAR,
+    Kind.SET: _SET,
+    Kind.WAIT: _WAIT,
+    Kind.BARRIER: _BARRIER,
+    Kind.CROSS_SET: _CROSS_SET,
+    Kind.CROSS_WAIT: _CROSS_WAIT,
+}
+
+
 class Chain:
-    """One core in the recurrence: its position in the stream and the times reached so far."""
+    """One core in the recurrence: its position in the stream, and per pipe the times reached so far."""
 
     def __init__(self, chip: Chip, core: CoreId, ops: Sequence[Instruction]) -> None:
         self.core = core
@@ -54,18 +97,22 @@ class Chain:
         self.at = 0
         self.state: State = RESET
         self.issue = 0
-        self.free: dict[Pipe, int] = defaultdict(int)
-        self.done: dict[Pipe, int] = defaultdict(int)
-        self.pops: dict[Pipe, list[int]] = defaultdict(list)
-        self.busy: dict[Pipe, int] = defaultdict(int)
-        self.moving: dict[Pipe, int] = defaultdict(int)
-        self.ports: dict[str, list[int]] = defaultdict(list)
+        pipes = len(Pipe)
+        self.free = [0] * pipes
+        self.done = [0] * pipes
+        self.busy = [0] * pipes
+        self.moving = [0] * pipes
+        self.under_way: list[deque[int]] = [deque() for _ in range(pipes)]
+        """When the last transfers of a pipe are usable."""
+        self.waiting: list[deque[tuple[int, Step]]] = [deque() for _ in range(pipes)]
+        """Issued and not started, behind a wait for a flag that nobody has set yet."""
+        depths = [getattr(chip.queues, p.name.lower(), 1) for p in Pipe]
+        self.pops: list[deque[int]] = [deque(maxlen=d) for d in depths]
+        """When the last instructions of a pipe left its queue, as many as the queue holds."""
         self.flags: dict[tuple[Pipe, Pipe, int], deque[int]] = defaultdict(deque)
-        self.waiting: dict[Pipe, deque[tuple[int, Instruction, Work]]] = defaultdict(deque)
         self.lines: dict[tuple[int, int], None] = {}
-        self.value: int | None = None
-        queues = [p for p in Pipe if p not in (Pipe.S, Pipe.ALL)]
-        self.depth: dict[Pipe, int] = {p: getattr(chip.queues, p.name.lower()) for p in queues}
+        self.awaited: int | None = None
+        """Pipe whose value the scalar unit waits for."""
 
 
 class Recurrence:
@@ -74,14 +121,16 @@ class Recurrence:
     def __init__(self, chip: Chip, streams: Sequence[tuple[CoreId, Sequence[Instruction]]]) -> None:
         self._chip = chip
         self._chains = [Chain(chip, core, ops) for core, ops in streams]
-        self._by_id = {c.core: c for c in self._chains}
+        self._ids = [c.core for c in self._chains]
         self._cross: dict[tuple[CoreId, int, CoreId], deque[int]] = defaultdict(deque)
-        self._works: dict[int, tuple[Instruction, State, Work]] = {}
+        self._steps: dict[int, Step] = {}
         self._moved = False
         flags = chip.flags
         group, everyone = chip.cycles(flags.group_latency_ns), chip.cycles(flags.all_latency_ns)
         self._delay = {Group.ALL: everyone, Group.VECTOR_PAIR: group, Group.CUBE_VECTOR: group}
+        self._latency = flags.latency_cycles
         self._read, self._write = chip.cycles(chip.l2.read_latency_ns), chip.cycles(chip.l2.write_latency_ns)
+        self._miss = chip.cycles(chip.scalar.gm_read_ns)
 
     def run(self) -> tuple[int, int]:
         """Return the flag-only bound and the busiest pipe's cycles.
@@ -93,169 +142,178 @@ class Recurrence:
             self._moved = False
             for chain in self._chains:
                 self._advance(chain)
-        if any(c.at < len(c.ops) or any(c.waiting.values()) for c in self._chains):
+        if any(c.at < len(c.ops) or any(c.waiting) for c in self._chains):
             raise DeadlockError(
-                "deadlock: the streams wait for each other for ever; run the program to see where"
+                "deadlock: the streams wait for each other for ever; run with values to see where"
             )
-        ends = [max([c.issue, *c.free.values(), *c.done.values()]) for c in self._chains]
-        busy = [max([0, *c.busy.values(), *c.moving.values()]) for c in self._chains]
+        ends = [max([c.issue, *c.free, *c.done]) for c in self._chains]
+        busy = [max([*c.busy, *c.moving]) for c in self._chains]
         return max(ends), max(busy)
 
     def _advance(self, chain: Chain) -> None:
-        """Issue until the scalar unit waits, letting every pipe go on where it can."""
-        while True:
-            for pipe in list(chain.waiting):
+        """Issue until the scalar unit waits."""
+        for pipe, waiting in enumerate(chain.waiting):
+            if waiting:
                 self._serve(chain, pipe)
-            if chain.at >= len(chain.ops) or not self._issue(chain, chain.ops[chain.at]):
+        ops, steps, issue_cycles = chain.ops, self._steps, self._chip.scalar.issue_cycles
+        while chain.at < len(ops):
+            op = ops[chain.at]
+            step = steps.get(id(op))
+            if step is None or step.state is not chain.state:
+                step = self._step(op, chain.state)
+            if chain.awaited is not None and not self._value(chain):
+                return
+            pipe = step.pipe
+            if pipe:
+                waiting, pops = chain.waiting[pipe], chain.pops[pipe]
+                time = chain.issue + issue_cycles
+                if len(pops) == pops.maxlen:
+                    if len(waiting) >= len(pops):
+                        return
+                    time = max(time, pops[len(waiting)])
+                elif len(pops) + len(waiting) >= (pops.maxlen or 1):
+                    missing = len(pops) + len(waiting) - (pops.maxlen or 1)
+                    if missing >= len(pops):
+                        return
+                    time = max(time, pops[missing])
+                chain.issue = time
+                if waiting or not self._start(chain, pipe, time, step):
+                    waiting.append((time, step))
+                if step.returns:
+                    chain.awaited = pipe
+            elif step.code == _SCALAR:
+                chain.issue += step.cycles
+                if step.changes:
+                    chain.state = op.update(chain.state)
+            elif not self._scalar(chain, step, chain.issue + issue_cycles):
                 return
             chain.at += 1
             self._moved = True
 
-    def _issue(self, chain: Chain, op: Instruction) -> bool:
-        scalar = self._chip.scalar
-        pipe, kind = op.pipe, op.kind
-        if chain.value is not None:  # the value of the instruction before has to come back first
-            pipe_of_value = chain.ops[chain.at - 1].pipe
-            if chain.waiting[pipe_of_value]:
-                return False
-            chain.issue = max(chain.issue, chain.done[pipe_of_value] + self._chip.flags.latency_cycles)
-            chain.value = None
-        if pipe is not Pipe.S:
-            depth, pops = chain.depth[pipe], chain.pops[pipe]
-            pushed = len(pops) + len(chain.waiting[pipe])
-            if pushed >= depth and len(pops) <= pushed - depth:
-                return False
-            time = chain.issue + scalar.issue_cycles
-            if pushed >= depth:
-                time = max(time, pops[pushed - depth])
-            chain.issue = time
-            chain.waiting[pipe].append((time, op, self._work(chain, op)))
-            self._serve(chain, pipe)
-            chain.value = 0 if op.returns_value else None
-            return True
-        time = chain.issue
-        if kind is Kind.STATE or (kind is Kind.SCALAR and not _global(op)):
-            chain.issue = time + self._work(chain, op).cycles
-            chain.state = op.update(chain.state)
-            return True
-        time += scalar.issue_cycles
-        if kind is Kind.SCALAR:
-            time = self._global(chain, op, time)
-        elif kind is Kind.SET:
-            assert isinstance(op, SetFlag)
-            chain.flags[op.src, op.dst, op.id].append(time)
-        elif kind is Kind.BARRIER:
-            if any(chain.waiting.values()):
-                return False
-            time = max([time, *chain.free.values(), *chain.done.values()])
-        elif kind is Kind.CROSS_SET:
-            assert isinstance(op, CrossCoreSetFlag)
-            self._send(chain, op, time)
-        else:
+    def _step(self, op: Instruction, state: State) -> Step:
+        found = self._steps.get(id(op))
+        if found is not None and found.state == state:
+            return found
+        if len(self._steps) >= _KEPT:
+            self._steps.clear()
+        found = self._steps[id(op)] = Step(self._chip, op, state)
+        return found
+
+    def _value(self, chain: Chain) -> bool:
+        """Let the value of the last instruction come back; False while its pipe has not got to it."""
+        pipe = chain.awaited
+        assert pipe is not None
+        if chain.waiting[pipe]:
+            return False
+        chain.issue = max(chain.issue, chain.done[pipe] + self._latency)
+        chain.awaited = None
+        return True
+
+    def _scalar(self, chain: Chain, step: Step, time: int) -> bool:
+        """Run what the scalar unit does beyond computing; False where it has to wait."""
+        op, code = step.op, step.code
+        if code in _WAITS:
             reached = self._flag_time(chain, op)
             if reached is None:
                 return False
             time = max(time, reached)
+        elif code == _SET:
+            self._raise(chain, op, time)
+        elif code == _CROSS_SET:
+            self._send(chain, op, time)
+        elif code == _BARRIER:
+            if any(chain.waiting):
+                return False
+            time = max(time, *chain.free, *chain.done)
+        else:
+            time = self._global(chain, step, time)
         chain.issue = time
         return True
 
-    def _global(self, chain: Chain, op: Instruction, time: int) -> int:
-        scalar = self._chip.scalar
+    def _global(self, chain: Chain, step: Step, time: int) -> int:
+        op, line, lines = step.op, step.line, chain.lines
+        assert line is not None
         if isinstance(op, DataCacheCleanAndInvalid):
-            at = op.at
-            line = (at.segment, at.address // scalar.dcache_line_bytes)
-            chain.lines = {} if op.all else {k: None for k in chain.lines if k != line}
-            return time + self._work(chain, op).cycles
-        assert isinstance(op, GetValue | SetValue)
-        at = op.src if isinstance(op, GetValue) else op.dst
-        line = (at.segment, at.address // scalar.dcache_line_bytes)
-        known = line in chain.lines
-        chain.lines.pop(line, None)
-        chain.lines[line] = None
-        if len(chain.lines) > scalar.dcache_lines:
-            del chain.lines[next(iter(chain.lines))]
-        return time if known else time + self._chip.cycles(scalar.gm_read_ns)
+            if op.all:
+                lines.clear()
+            lines.pop(line, None)
+            return time + step.cycles
+        known = line in lines
+        lines.pop(line, None)
+        lines[line] = None
+        if len(lines) > self._chip.scalar.dcache_lines:
+            del lines[next(iter(lines))]
+        return time if known else time + self._miss
 
-    def _serve(self, chain: Chain, pipe: Pipe) -> None:
+    def _serve(self, chain: Chain, pipe: int) -> None:
         waiting = chain.waiting[pipe]
-        while waiting:
-            issued, op, work = waiting[0]
-            start = max(chain.free[pipe], issued)
-            pop = start
-            if op.kind is Kind.WORK:
-                if work.transfer is None:
-                    chain.free[pipe] = start + work.cycles
-                    chain.done[pipe] = max(chain.done[pipe], start + work.cycles + work.latency)
-                    chain.busy[pipe] += work.cycles
-                else:
-                    pop = self._transfer(chain, pipe, work, start)
-            elif op.kind is Kind.SET:
-                assert isinstance(op, SetFlag)
-                chain.flags[op.src, op.dst, op.id].append(max(start, chain.done[pipe]))
-                chain.free[pipe] = start
-            elif op.kind is Kind.BARRIER:
-                pop = chain.free[pipe] = max(start, chain.done[pipe])
-            elif op.kind is Kind.CROSS_SET:
-                assert isinstance(op, CrossCoreSetFlag)
-                self._send(chain, op, max(start, chain.done[pipe]))
-                chain.free[pipe] = start
-            else:
-                reached = self._flag_time(chain, op)
-                if reached is None:
-                    return
-                pop = chain.free[pipe] = max(start, reached)
-            chain.pops[pipe].append(pop)
+        while waiting and self._start(chain, pipe, *waiting[0]):
             waiting.popleft()
             self._moved = True
 
-    def _transfer(self, chain: Chain, pipe: Pipe, work: Work, start: int) -> int:
-        assert work.transfer is not None
-        limit = getattr(self._chip.ports, work.transfer.port).outstanding
-        under_way = chain.ports[pipe.name]
-        if len(under_way) >= limit:
-            start = max(start, under_way[-limit])
-        chain.free[pipe] = start + work.cycles
-        end = start + work.cycles + work.latency + (self._write if work.transfer.write else self._read)
-        under_way.append(end)
-        chain.done[pipe] = max(chain.done[pipe], end)
-        chain.busy[pipe] += work.cycles
-        chain.moving[pipe] += work.transfer.port_cycles
-        return start
+    def _start(self, chain: Chain, pipe: int, issued: int, step: Step) -> bool:
+        """Run an instruction on its pipe; False where it waits for a flag that nobody has set yet."""
+        free, code = chain.free, step.code
+        start = free[pipe]
+        if issued > start:
+            start = issued
+        if code == _WORK:
+            transfer = step.transfer
+            end = start + step.cycles
+            if transfer is None:
+                chain.busy[pipe] += step.cycles
+            else:
+                under_way = chain.under_way[pipe]
+                limit = getattr(self._chip.ports, transfer.port).outstanding
+                if len(under_way) >= limit:
+                    start = max(start, under_way.popleft())
+                end = start + step.cycles
+                chain.busy[pipe] += step.cycles
+                chain.moving[pipe] += transfer.port_cycles
+            free[pipe] = end
+            usable = end + step.latency
+            if transfer is not None:
+                usable += self._write if transfer.write else self._read
+                chain.under_way[pipe].append(usable)
+            if usable > chain.done[pipe]:
+                chain.done[pipe] = usable
+            chain.pops[pipe].append(start)
+            return True
+        if code in _WAITS:
+            reached = self._flag_time(chain, step.op)
+            if reached is None:
+                return False
+            start = max(start, reached)
+        elif code == _SET:
+            self._raise(chain, step.op, max(start, chain.done[pipe]))
+        elif code == _BARRIER:
+            start = max(start, chain.done[pipe])
+        else:
+            self._send(chain, step.op, max(start, chain.done[pipe]))
+        free[pipe] = start
+        chain.pops[pipe].append(start)
+        return True
 
-    def _send(self, chain: Chain, op: CrossCoreSetFlag, time: int) -> None:
-        for receiver in cross_peers(chain.core, op.group, list(self._by_id), sending=True):
+    def _raise(self, chain: Chain, op: Instruction, time: int) -> None:
+        assert isinstance(op, SetFlag)
+        chain.flags[op.src, op.dst, op.id].append(time)
+        if chain.waiting[op.dst]:
+            self._serve(chain, op.dst)
+
+    def _send(self, chain: Chain, op: Instruction, time: int) -> None:
+        assert isinstance(op, CrossCoreSetFlag)
+        for receiver in cross_peers(chain.core, op.group, self._ids, sending=True):
             self._cross[receiver, op.id, chain.core].append(time + self._delay[op.group])
 
     def _flag_time(self, chain: Chain, op: Instruction) -> int | None:
         """Return when a wait sees its flag, or None where the flag has not been set yet."""
         if isinstance(op, WaitFlag):
             raised = chain.flags[op.src, op.dst, op.id]
-            return raised.popleft() + self._chip.flags.latency_cycles if raised else None
+            return raised.popleft() + self._latency if raised else None
         assert isinstance(op, CrossCoreWaitFlag)
-        senders = cross_peers(chain.core, op.group, list(self._by_id), sending=False)
+        senders = cross_peers(chain.core, op.group, self._ids, sending=False)
         queues = [self._cross[chain.core, op.id, s] for s in senders]
         return max(q.popleft() for q in queues) if all(queues) else None
-
-    def _work(self, chain: Chain, op: Instruction) -> Work:
-        if op.kind not in (Kind.WORK, Kind.SCALAR, Kind.STATE):
-            return _NOTHING
-        found = self._works.get(id(op))
-        if found is None or found[1] != chain.state:
-            if len(self._works) >= _KEPT:
-                self._works.clear()
-            found = self._works[id(op)] = (op, chain.state, op.work(self._chip, chain.state))
-        return found[2]
-
-
-_NOTHING = Work(0)
-
-
-def _global(op: Instruction) -> bool:
-    if isinstance(op, DataCacheCleanAndInvalid):
-        return True
-    if isinstance(op, GetValue):
-        return op.src.space is Space.GM
-    return isinstance(op, SetValue) and op.dst.space is Space.GM
 
 
 def link_bounds(

@@ -6,12 +6,13 @@ alone: what it accepts is right whatever the timing.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from npusim.check.order import WIDTH, Clock, Order
 from npusim.check.place import Site
-from npusim.check.shadow import Conflict, Shadow, Touch
+from npusim.check.shadow import Conflict, Shadow
 from npusim.config.chip import Chip
 from npusim.errors import HazardError, OperandError
 from npusim.isa.instruction import Instruction
@@ -33,18 +34,26 @@ class Record(NamedTuple):
 
     op: Instruction
     state: State
+    pipe: Pipe
     reads: Runs
     writes: Runs
     ordered: bool
+    atomic: bool
+    """Whether it combines with what is in global memory."""
     registers_read: tuple[int, ...]
     registers_written: tuple[int, ...]
 
 
 class Raised(NamedTuple):
-    """A flag that was set and not yet waited for."""
+    """A flag that was set and not yet waited for: what its setter knew, and the place of the set."""
 
     clock: Clock
-    site: Site
+    core: int
+    number: int
+
+
+Locate = Callable[[int, int], Site]
+"""Gives the place of an instruction from the index of its core and its position in the stream."""
 
 
 class Watch:
@@ -60,14 +69,15 @@ class Watch:
                 shadow.preset(spec.nbytes)
         self.order = Order(0)
 
-    def begin(self, cores: list[CoreId]) -> None:
+    def begin(self, cores: list[CoreId], locate: Locate) -> None:
         """Start watching a launch; on-chip memories hold nothing."""
         self._cores = cores
+        self._locate = locate
         self.order = Order(len(cores))
         self._shadows: dict[tuple[int, Space], Shadow] = {}
         self._raised: dict[tuple[int, Pipe, Pipe, int], Raised] = {}
         self._waited: dict[tuple[int, Pipe, Pipe, int], int] = {}
-        self._cross: dict[tuple[int, int, int], list[Raised]] = {}
+        self._cross: dict[tuple[int, int, int], deque[Raised]] = {}
         self._cross_sets: dict[tuple[int, int, int], int] = {}
         self._cross_waits: dict[tuple[int, int, int], list[tuple[int, int]]] = {}
         self._registers: dict[tuple[int, int], int] = {}
@@ -76,22 +86,25 @@ class Watch:
         """Finish a launch: every flag must have been waited for."""
         for (_, src, dst, event), raised in self._raised.items():
             flag = f"{src.name}->{dst.name}#{event}"
-            raise HazardError(
-                raised.site.message(
-                    f"SetFlag: {flag} is raised and never waited for, so the next launch would find it; "
-                    f"add WaitFlag {flag} on {dst.name} at the end"
-                )
+            raise self._error(
+                raised.core,
+                raised.number,
+                f"SetFlag: {flag} is raised and never waited for, so the next launch would find it; "
+                f"add WaitFlag {flag} on {dst.name} at the end",
             )
         for (receiver, event, _), sets in self._cross.items():
             if sets:
-                raise HazardError(
-                    sets[0].site.message(
-                        f"CrossCoreSetFlag: flag {event} reaches {self._cores[receiver]}, which never waits "
-                        f"for it; add CrossCoreWaitFlag {event} there"
-                    )
+                raise self._error(
+                    sets[0].core,
+                    sets[0].number,
+                    f"CrossCoreSetFlag: flag {event} reaches {self._cores[receiver]}, which never waits "
+                    f"for it; add CrossCoreWaitFlag {event} there",
                 )
         for shadow in self._gm:
             shadow.settle()
+
+    def _error(self, core: int, number: int, text: str) -> HazardError:
+        return HazardError(self._locate(core, number).message(text))
 
     def never_written(self, segment: int) -> tuple[int, int] | None:
         """Return the first bytes of a segment that nobody wrote."""
@@ -99,26 +112,34 @@ class Watch:
 
     # ---- limits --------------------------------------------------------------------------------------------
 
-    def check(self, site: Site, state: State) -> Record:
+    def check(self, core: int, number: int, op: Instruction, state: State) -> Record:
         """Check an instruction by itself, once for every state it meets, and return what else is needed of
         it.
 
         Raises `OperandError` with the place.
         """
-        record = self._records.get(id(site.op))
+        record = self._records.get(id(op))
         if record is not None and record.state is state:
             return record
-        op = site.op
         try:
             op.check(self._chip, state)
-            reads, writes = (
-                self._runs(op, op.reads(state), "reads"),
-                self._runs(op, op.writes(state), "writes"),
-            )
+            reads = self._runs(op, op.reads(state), "reads")
+            writes = self._runs(op, op.writes(state), "writes")
         except OperandError as error:
-            raise OperandError(site.message(str(error))) from None
+            raise OperandError(self._locate(core, number).message(str(error))) from None
+        atomic = state.atomic is not Atomic.NONE and any(space is Space.GM for space, _, _ in writes)
+        if atomic:  # the shadow checks the value that is there together with the update
+            reads = tuple(run for run in reads if run[0] is not Space.GM)
         record = Record(
-            op, state, reads, writes, op.self_ordered(self._chip), op.registers_read(), op.registers_written()
+            op,
+            state,
+            op.pipe,
+            reads,
+            writes,
+            op.self_ordered(self._chip),
+            atomic,
+            op.registers_read(),
+            op.registers_written(),
         )
         if len(self._records) >= _RECORDS_KEPT:
             self._records.clear()
@@ -148,50 +169,44 @@ class Watch:
 
     # ---- memory --------------------------------------------------------------------------------------------
 
-    def work(self, core: int, site: Site, state: State, issued: Clock) -> None:
+    def work(self, core: int, number: int, op: Instruction, state: State, issued: Clock) -> None:
         """Record what an instruction reads and writes.
 
         Raises `HazardError` where nothing orders it behind an earlier access, or where it reads what nobody
         wrote.
         """
-        record = self.check(site, state)
-        thread = core * WIDTH + site.pipe
+        record = self._records.get(id(op))
+        if record is None or record.state is not state:
+            record = self.check(core, number, op, state)
         order = self.order
+        thread = core * WIDTH + record.pipe
         known = order.start(thread, issued)
         for register in record.registers_read:
             made = self._registers.get((core, register))
             if made is None:
-                text = f"{site.op.mnemonic}: r{register} is used before anything set it"
-                raise HazardError(site.message(text))
+                text = f"{op.mnemonic}: r{register} is used before anything set it"
+                raise self._error(core, number, text)
             order.use_register(thread, core * WIDTH + Pipe.S, made)
-        touch = Touch(thread, order.step(thread), site)
+        tick = order.step(thread)
+        touch = (thread, tick, number)
         for register in record.registers_written:
-            self._registers[core, register] = touch.tick
-        atomic = state.atomic is not Atomic.NONE
+            self._registers[core, register] = tick
+        ordered = record.ordered
         for space, segment, runs in record.reads:
-            if atomic and space is Space.GM and record.writes and record.writes[0][0] is Space.GM:
-                continue
             shadow = self._gm[segment] if space is Space.GM else self._shadow(core, space)
             for start, stop in runs:
-                conflict = shadow.read(start, stop, touch, known, record.ordered)
+                conflict = shadow.read(start, stop, touch, known, ordered)
                 if conflict is not None:
-                    raise self._hazard(site, conflict, space, segment)
+                    raise self._hazard(core, number, conflict, space, segment)
         for space, segment, runs in record.writes:
-            if space is Space.GM:
-                shadow = self._gm[segment]
-                for start, stop in runs:
-                    if atomic:
-                        conflict = shadow.update(start, stop, touch, known)
-                    else:
-                        conflict = shadow.write(start, stop, touch, known, record.ordered)
-                    if conflict is not None:
-                        raise self._hazard(site, conflict, space, segment)
-            else:
-                shadow = self._shadow(core, space)
-                for start, stop in runs:
-                    conflict = shadow.write(start, stop, touch, known, record.ordered)
-                    if conflict is not None:
-                        raise self._hazard(site, conflict, space, segment)
+            shadow = self._gm[segment] if space is Space.GM else self._shadow(core, space)
+            for start, stop in runs:
+                if record.atomic and space is Space.GM:
+                    conflict = shadow.update(start, stop, touch, known)
+                else:
+                    conflict = shadow.write(start, stop, touch, known, ordered)
+                if conflict is not None:
+                    raise self._hazard(core, number, conflict, space, segment)
 
     def _shadow(self, core: int, space: Space) -> Shadow:
         found = self._shadows.get((core, space))
@@ -199,13 +214,15 @@ class Watch:
             found = self._shadows[core, space] = Shadow()
         return found
 
-    def _hazard(self, site: Site, conflict: Conflict, space: Space, segment: int) -> HazardError:
+    def _hazard(self, core: int, number: int, conflict: Conflict, space: Space, segment: int) -> HazardError:
+        site = self._locate(core, number)
         name = self._segments[segment].name if space is Space.GM else space.short
         where = f"{name} bytes {grouped(conflict.start)} to {grouped(conflict.stop)}"
         subject = f"{site.op.mnemonic} ({site.pipe.name})"
-        if conflict.what == "poison":
+        if conflict.other is None:
             return HazardError(site.message(f"{subject} reads {where}, which nothing has written"))
-        other: Site = conflict.other
+        thread, _, position = conflict.other
+        other = self._locate(thread // WIDTH, position)
         now, before = _VERBS[conflict.what]
         who = other.words if other.core == site.core else f"{other.core} {other.words}"
         text = f"{subject} {now} {where}, which {who} {before}, and nothing orders them"
@@ -213,53 +230,47 @@ class Watch:
 
     # ---- flags ---------------------------------------------------------------------------------------------
 
-    def set_flag(self, core: int, site: Site, state: State, issued: Clock) -> None:
+    def set_flag(self, core: int, number: int, op: SetFlag, state: State, issued: Clock) -> None:
         """Record a set.
 
         Raises `HazardError` where the flag may still be raised.
         """
-        self.check(site, state)
-        op = site.op
-        assert isinstance(op, SetFlag)
+        self.check(core, number, op, state)
         key = (core, op.src, op.dst, op.id)
         thread = core * WIDTH + op.src
         order = self.order
         known = order.start(thread, issued)
-        flag = f"{op.src.name}->{op.dst.name}#{op.id}"
         earlier = self._raised.get(key)
         if earlier is not None:
-            raise HazardError(
-                site.message(
-                    f"SetFlag: {flag} is raised again before {op.dst.name} has waited for it "
-                    f"(raised at {earlier.site.where}); wait in between, or use another id"
-                )
+            place = self._locate(core, earlier.number).where
+            raise self._error(
+                core,
+                number,
+                f"SetFlag: {op.src.name}->{op.dst.name}#{op.id} is raised again before {op.dst.name} has "
+                f"waited for it (raised at {place}); wait in between, or use another id",
             )
         waited = self._waited.get(key)
         if waited is not None and known[order.waiter(core * WIDTH + op.dst)] < waited:
-            raise HazardError(
-                site.message(
-                    f"SetFlag: {flag} may be raised again before {op.dst.name} has waited for it, since "
-                    f"nothing tells {op.src.name} of the wait; add a flag {op.dst.name}->{op.src.name} "
-                    f"behind the wait"
-                )
+            raise self._error(
+                core,
+                number,
+                f"SetFlag: {op.src.name}->{op.dst.name}#{op.id} may be raised again before {op.dst.name} has "
+                f"waited for it, since nothing tells {op.src.name} of the wait; add a flag "
+                f"{op.dst.name}->{op.src.name} behind the wait",
             )
-        self._raised[key] = Raised(order.publish(thread), site)
+        self._raised[key] = Raised(order.publish(thread), core, number)
 
-    def wait_flag(self, core: int, site: Site, state: State, issued: Clock) -> None:
+    def wait_flag(self, core: int, number: int, op: WaitFlag, state: State, issued: Clock) -> None:
         """Record a wait that has its flag."""
-        self.check(site, state)
-        op = site.op
-        assert isinstance(op, WaitFlag)
+        self.check(core, number, op, state)
         key = (core, op.src, op.dst, op.id)
         thread = core * WIDTH + op.dst
         self.order.start(thread, issued)
         self._waited[key] = self.order.receive(thread, [self._raised.pop(key).clock])
 
-    def barrier(self, core: int, site: Site, state: State, issued: Clock) -> None:
+    def barrier(self, core: int, number: int, op: PipeBarrier, state: State, issued: Clock) -> None:
         """Record a barrier."""
-        self.check(site, state)
-        op = site.op
-        assert isinstance(op, PipeBarrier)
+        self.check(core, number, op, state)
         if op.on is Pipe.ALL:
             self.order.barrier_all(core)
             return
@@ -267,14 +278,14 @@ class Watch:
         self.order.start(thread, issued)
         self.order.barrier(thread)
 
-    def cross_set(self, core: int, receivers: list[int], site: Site, state: State, issued: Clock) -> None:
+    def cross_set(
+        self, core: int, number: int, op: CrossCoreSetFlag, receivers: list[int], state: State, issued: Clock
+    ) -> None:
         """Record a cross-core set.
 
         Raises `HazardError` where more sets than the chip counts may be outstanding.
         """
-        self.check(site, state)
-        op = site.op
-        assert isinstance(op, CrossCoreSetFlag)
+        self.check(core, number, op, state)
         thread = core * WIDTH + op.on
         order = self.order
         known = order.start(thread, issued)
@@ -282,28 +293,29 @@ class Watch:
         clock = order.publish(thread)
         for receiver in receivers:
             key = (receiver, op.id, core)
-            number = self._cross_sets[key] = self._cross_sets.get(key, 0) + 1
+            count = self._cross_sets[key] = self._cross_sets.get(key, 0) + 1
             waits = self._cross_waits.setdefault(key, [])
-            if number > limit:
-                oldest = waits[number - limit - 1] if len(waits) >= number - limit else None
+            if count > limit:
+                oldest = waits[count - limit - 1] if len(waits) >= count - limit else None
                 if oldest is None or known[oldest[0]] < oldest[1]:
-                    raise HazardError(
-                        site.message(
-                            f"CrossCoreSetFlag: set {number} of flag {op.id} may leave more than {limit} "
-                            f"sets that {self._cores[receiver]} has not waited for: the counter overflows; "
-                            f"wait for a flag from {self._cores[receiver]} at least every {limit} sets"
-                        )
+                    who = self._cores[receiver]
+                    raise self._error(
+                        core,
+                        number,
+                        f"CrossCoreSetFlag: set {count} of flag {op.id} may leave more than {limit} sets "
+                        f"that {who} has not waited for, and the counter overflows; wait for a flag from {who} at "
+                        f"least every {limit} sets",
                     )
-            self._cross.setdefault(key, []).append(Raised(clock, site))
+            self._cross.setdefault(key, deque()).append(Raised(clock, core, number))
 
-    def cross_wait(self, core: int, senders: list[int], site: Site, state: State, issued: Clock) -> None:
+    def cross_wait(
+        self, core: int, number: int, op: CrossCoreWaitFlag, senders: list[int], state: State, issued: Clock
+    ) -> None:
         """Record a cross-core wait that has its flags."""
-        self.check(site, state)
-        op = site.op
-        assert isinstance(op, CrossCoreWaitFlag)
+        self.check(core, number, op, state)
         thread = core * WIDTH + op.on
         self.order.start(thread, issued)
-        clocks = [self._cross[core, op.id, sender].pop(0).clock for sender in senders]
+        clocks = [self._cross[core, op.id, sender].popleft().clock for sender in senders]
         tick = self.order.receive(thread, clocks)
         for sender in senders:
             waits = self._cross_waits.setdefault((core, op.id, sender), [])

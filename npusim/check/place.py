@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import NamedTuple
 
 from npusim.isa.instruction import Instruction, OriginKind
 from npusim.isa.operand import Pipe
 from npusim.program.core import CoreId
+from npusim.program.stream import short_path
 
 
 class Site(NamedTuple):
@@ -37,12 +37,3 @@ class Site(NamedTuple):
     def message(self, text: str) -> str:
         """Put place and core before a text."""
         return f"{self.where}: {self.core}: {text}"
-
-
-def short_path(file: str) -> str:
-    """Return a path relative to the current folder, or its last two parts where it lies elsewhere."""
-    path = Path(file)
-    try:
-        return path.resolve().relative_to(Path.cwd()).as_posix()
-    except ValueError:
-        return "/".join(path.parts[-2:])

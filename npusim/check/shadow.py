@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from npusim.check.order import Clock
 
@@ -11,12 +11,8 @@ HOST = -1
 """Thread of everything before a launch; it is done whatever anybody knows."""
 
 
-class Touch(NamedTuple):
-    """An access: the thread, its count of the access, and where it came from (opaque here)."""
-
-    thread: int
-    tick: int
-    site: Any
+Touch = tuple[int, int, int]
+"""An access: the thread, its count of the access, and the position in the stream of its core."""
 
 
 class Conflict(NamedTuple):
@@ -26,12 +22,12 @@ class Conflict(NamedTuple):
     """`raw`, `war`, `waw` or `poison`."""
     start: int
     stop: int
-    other: Any
-    """Site of the earlier access; None for poison."""
+    other: Touch | None
+    """The earlier access; None for poison."""
 
 
 class Cell:
-    """Bytes with one history."""
+    """Bytes with one writer. Reads of parts of them are kept with their own bounds."""
 
     __slots__ = ("atomics", "readers", "start", "stop", "writer")
 
@@ -39,14 +35,15 @@ class Cell:
         self.start = start
         self.stop = stop
         self.writer = writer
-        self.readers: dict[int, Touch] = {}
+        self.readers: dict[tuple[int, int, int], Touch] = {}
+        """Last read since `writer`, by thread and bounds."""
         self.atomics: dict[int, Touch] = {}
-        """Atomic updates since `writer`; they need no order among themselves."""
+        """Atomic updates since `writer`, by thread; they need no order among themselves."""
 
     def cut(self, start: int, stop: int) -> Cell:
         """Return a part of the cell with the same history."""
         part = Cell(start, stop, self.writer)
-        part.readers = dict(self.readers)
+        part.readers = {k: v for k, v in self.readers.items() if k[1] < stop and start < k[2]}
         part.atomics = dict(self.atomics)
         return part
 
@@ -58,9 +55,9 @@ class Shadow:
         self._starts: list[int] = []
         self._cells: list[Cell] = []
 
-    def preset(self, nbytes: int, site: Any = None) -> None:
+    def preset(self, nbytes: int) -> None:
         """Declare all bytes written before the launch."""
-        self._starts, self._cells = [0], [Cell(0, nbytes, Touch(HOST, 0, site))]
+        self._starts, self._cells = [0], [Cell(0, nbytes, (HOST, 0, 0))]
 
     def settle(self) -> None:
         """Make everything so far a thing of the past, as the end of a launch does."""
@@ -69,35 +66,52 @@ class Shadow:
             if merged and merged[-1].stop == cell.start:
                 merged[-1].stop = cell.stop
             else:
-                merged.append(Cell(cell.start, cell.stop, Touch(HOST, 0, None)))
+                merged.append(Cell(cell.start, cell.stop, (HOST, 0, 0)))
         self._cells = merged
         self._starts = [c.start for c in merged]
 
     def read(self, start: int, stop: int, touch: Touch, known: Clock, ordered: bool) -> Conflict | None:
         """Record a read; `ordered` says that the pipe itself keeps it behind its own writes."""
-        gap = self.gap(start, stop)
-        if gap is not None:
-            return Conflict("poison", *gap, None)
-        for cell in self._carve(start, stop):
-            found = _unknown_write(cell, touch.thread, known, ordered)
-            if found is not None:
-                return Conflict("raw", cell.start, cell.stop, found.site)
-            cell.readers[touch.thread] = touch
-        return None
+        cells = self._cells
+        index = bisect_right(self._starts, start) - 1
+        if index < 0 or cells[index].stop <= start:
+            return Conflict("poison", *self._gap_at(start, stop), None)
+        thread = touch[0]
+        at = start
+        while True:
+            cell = cells[index]
+            if cell.start > at:
+                return Conflict("poison", *self._gap_at(at, stop), None)
+            writer, tick, _ = cell.writer
+            if known[writer] < tick and (writer != thread or not ordered):
+                return Conflict("raw", max(start, cell.start), min(stop, cell.stop), cell.writer)
+            if cell.atomics:
+                found = _unknown_atomic(cell, thread, known, ordered)
+                if found is not None:
+                    return Conflict("raw", max(start, cell.start), min(stop, cell.stop), found)
+            cell.readers[thread, start, stop] = touch
+            at = cell.stop
+            if at >= stop:
+                return None
+            index += 1
+            if index >= len(cells):
+                return Conflict("poison", at, stop, None)
 
     def write(self, start: int, stop: int, touch: Touch, known: Clock, ordered: bool) -> Conflict | None:
         """Record a write that replaces what was there."""
         index = bisect_right(self._starts, start) - 1
-        if index >= 0 and (cell := self._cells[index]).start == start and cell.stop == stop:
-            conflict = _write_conflict(cell, touch.thread, known, ordered)
-            cell.writer = touch
-            if cell.readers:
-                cell.readers = {}
-            if cell.atomics:
-                cell.atomics = {}
-            return conflict
-        for cell in self._carve(start, stop):
-            conflict = _write_conflict(cell, touch.thread, known, ordered)
+        if index >= 0:
+            cell = self._cells[index]
+            if cell.start == start and cell.stop == stop:
+                conflict = _write_conflict(cell, start, stop, touch[0], known, ordered)
+                cell.writer = touch
+                if cell.readers:
+                    cell.readers = {}
+                if cell.atomics:
+                    cell.atomics = {}
+                return conflict
+        for cell in self._overlapping(start, stop):
+            conflict = _write_conflict(cell, start, stop, touch[0], known, ordered)
             if conflict is not None:
                 return conflict
         self._replace(start, stop, Cell(start, stop, touch))
@@ -110,12 +124,12 @@ class Shadow:
             return Conflict("poison", *gap, None)
         for cell in self._carve(start, stop):
             writer = cell.writer
-            if writer.thread != touch.thread and known[writer.thread] < writer.tick:
-                return Conflict("waw", cell.start, cell.stop, writer.site)
-            for reader in cell.readers.values():
-                if reader.thread != touch.thread and known[reader.thread] < reader.tick:
-                    return Conflict("war", cell.start, cell.stop, reader.site)
-            cell.atomics[touch.thread] = touch
+            if writer[0] != touch[0] and known[writer[0]] < writer[1]:
+                return Conflict("waw", cell.start, cell.stop, writer)
+            reader = _unknown_read(cell, start, stop, touch[0], known)
+            if reader is not None:
+                return Conflict("war", cell.start, cell.stop, reader)
+            cell.atomics[touch[0]] = touch
         return None
 
     def gap(self, start: int, stop: int) -> tuple[int, int] | None:
@@ -134,51 +148,81 @@ class Shadow:
             at = cell.stop
         return None
 
-    def _carve(self, start: int, stop: int) -> list[Cell]:
-        """Return the cells inside a range, after cutting those that reach over its ends."""
+    def _gap_at(self, start: int, stop: int) -> tuple[int, int]:
+        gap = self.gap(start, stop)
+        assert gap is not None
+        return gap
+
+    def _overlapping(self, start: int, stop: int) -> list[Cell]:
+        """Return the cells that share bytes with a range."""
         first = bisect_right(self._starts, start) - 1
         if first < 0 or self._cells[first].stop <= start:
             first += 1
-        elif self._cells[first].start < start:
-            cell = self._cells[first]
-            self._insert(first + 1, cell.cut(start, cell.stop))
-            cell.stop = start
-            first += 1
-        last = first
-        while last < len(self._cells) and self._cells[last].start < stop:
-            cell = self._cells[last]
+        return self._cells[first : bisect_right(self._starts, stop - 1)]
+
+    def _carve(self, start: int, stop: int) -> list[Cell]:
+        """Return the cells inside a range, after cutting those that reach over its ends."""
+        for cell in self._overlapping(start, stop):
+            index = bisect_right(self._starts, cell.start) - 1
+            if cell.start < start:
+                self._insert(index + 1, cell.cut(start, cell.stop))
+                cell.stop = start
+                index += 1
+                cell = self._cells[index]
             if cell.stop > stop:
-                self._insert(last + 1, cell.cut(stop, cell.stop))
+                self._insert(index + 1, cell.cut(stop, cell.stop))
                 cell.stop = stop
-            last += 1
-        return self._cells[first:last]
+        return self._overlapping(start, stop)
 
     def _insert(self, index: int, cell: Cell) -> None:
         self._cells.insert(index, cell)
         self._starts.insert(index, cell.start)
 
     def _replace(self, start: int, stop: int, cell: Cell) -> None:
-        first = bisect_right(self._starts, start - 1)
+        """Put one cell in the place of all bytes of a range."""
+        first = bisect_right(self._starts, start) - 1
+        if first < 0 or self._cells[first].stop <= start:
+            first += 1
         last = bisect_right(self._starts, stop - 1)
-        self._cells[first:last] = [cell]
-        self._starts[first:last] = [start]
+        fresh = [cell]
+        if first < last:
+            left, right = self._cells[first], self._cells[last - 1]
+            if left.start < start:
+                fresh.insert(0, left.cut(left.start, start))
+            if right.stop > stop:
+                fresh.append(right.cut(stop, right.stop))
+        self._cells[first:last] = fresh
+        self._starts[first:last] = [c.start for c in fresh]
 
 
-def _unknown_write(cell: Cell, thread: int, known: Clock, ordered: bool) -> Touch | None:
-    writer = cell.writer
-    if (writer.thread != thread or not ordered) and known[writer.thread] < writer.tick:
-        return writer
+def _unknown_atomic(cell: Cell, thread: int, known: Clock, ordered: bool) -> Touch | None:
     for atomic in cell.atomics.values():
-        if (atomic.thread != thread or not ordered) and known[atomic.thread] < atomic.tick:
+        if (atomic[0] != thread or not ordered) and known[atomic[0]] < atomic[1]:
             return atomic
     return None
 
 
-def _write_conflict(cell: Cell, thread: int, known: Clock, ordered: bool) -> Conflict | None:
-    found = _unknown_write(cell, thread, known, ordered)
-    if found is not None:
-        return Conflict("waw", cell.start, cell.stop, found.site)
-    for reader in cell.readers.values():
-        if reader.thread != thread and known[reader.thread] < reader.tick:
-            return Conflict("war", cell.start, cell.stop, reader.site)
+def _unknown_read(cell: Cell, start: int, stop: int, thread: int, known: Clock) -> Touch | None:
+    """Return a read of some of the bytes that may still be under way; a pipe never overtakes its own reads."""
+    for (reader, low, high), touch in cell.readers.items():
+        if reader != thread and low < stop and start < high and known[reader] < touch[1]:
+            return touch
+    return None
+
+
+def _write_conflict(
+    cell: Cell, start: int, stop: int, thread: int, known: Clock, ordered: bool
+) -> Conflict | None:
+    low, high = max(start, cell.start), min(stop, cell.stop)
+    writer, tick, _ = cell.writer
+    if known[writer] < tick and (writer != thread or not ordered):
+        return Conflict("waw", low, high, cell.writer)
+    if cell.atomics:
+        found = _unknown_atomic(cell, thread, known, ordered)
+        if found is not None:
+            return Conflict("waw", low, high, found)
+    if cell.readers:
+        found = _unknown_read(cell, start, stop, thread, known)
+        if found is not None:
+            return Conflict("war", low, high, found)
     return None

@@ -8,10 +8,8 @@ the program has a race.
 
 from __future__ import annotations
 
-from array import array
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -27,6 +25,7 @@ from npusim.isa.operand import Pipe
 from npusim.isa.state import RESET, State
 from npusim.isa.sync import CrossCoreSetFlag, CrossCoreWaitFlag, Group, PipeBarrier, SetFlag, WaitFlag
 from npusim.machine.memory import CoreMemory, Segment
+from npusim.machine.resolve import Resolved
 from npusim.program.core import PIPES, SPACES, CoreId, Launch, cross_peers
 from npusim.program.stream import Reader, open_stream
 
@@ -36,20 +35,10 @@ Progress = Callable[[int], None]
 _REPORT_EVERY = 1 << 14
 
 
-@dataclass(slots=True)
-class Resolved:
-    """The stream of one core as it ran: all that timing, hashing, text and re-timing need."""
-
-    core: CoreId
-    ops: list[Instruction]
-    lines: array[int]
-    """Source line of every instruction, 0 where there is none."""
-    file: str
-
-
 Flag = tuple[Pipe, Pipe, int]
-Entry = tuple[Instruction, State, Site, Any]
-"""An instruction in a queue: with the state it meets, its place, and what was known when it was issued."""
+Entry = tuple[int, Instruction, State, Any]
+"""An instruction in a queue: its position, itself, the state it meets, and what was known when it was issued.
+"""
 
 
 class Core:
@@ -70,7 +59,7 @@ class Core:
         self.queues: dict[Pipe, deque[Entry]] = {p: deque() for p in PIPES[core.kind]}
         self.flags: set[Flag] = set()
         self.done = False
-        self.resolved = Resolved(core, [], array("i"), reader.file)
+        self.resolved = Resolved(core, reader)
 
 
 class FunctionalMachine:
@@ -118,7 +107,8 @@ class FunctionalMachine:
         self._by_id = {c.id: c for c in self._cores}
         self._cross = {}
         if self._watch is not None:
-            self._watch.begin([c.id for c in self._cores])
+            cores = self._cores
+            self._watch.begin([c.id for c in cores], lambda core, number: cores[core].resolved.site(number))
         self._ready = deque(self._cores)
         with np.errstate(all="ignore"):
             while self._ready:
@@ -144,29 +134,50 @@ class FunctionalMachine:
             entry, core.held = core.held, None
             if not self._issue(core, entry):
                 return
-        reader, resolved = core.reader, core.resolved
-        while not core.done:
-            op = reader.fetch(core.value)
-            core.value = None
+        if core.done:
+            return
+        fetch, resolved, watch = core.reader.fetch, core.resolved, self._watch
+        ops, marks, queues, memory = resolved.ops, resolved.marks, core.queues, core.memory
+        number = len(ops)
+        while True:
+            value, core.value = core.value, None
+            op = fetch(value)
             if op is None:
                 core.done = True
                 return
-            resolved.ops.append(op)
-            resolved.lines.append(reader.line)
-            self._instructions += 1
-            if self._progress is not None and self._instructions % _REPORT_EVERY == 0:
-                self._progress(self._instructions)
-            pipe = op.pipe
-            site = Site(core.id, reader.file, reader.line, len(resolved.ops) - 1, op, pipe)
-            if pipe not in core.queues:
-                raise OperandError(site.message(f"{op.mnemonic}: this core has no pipe {pipe.name}"))
-            issued = self._watch.order.issued(core.index) if self._watch is not None else None
-            if not self._issue(core, (op, core.state, site, issued)):
+            ops.append(op)
+            marks.append(core.reader.mark)
+            self._count()
+            queue = queues.get(op.pipe)
+            if queue is None:
+                text = f"{op.mnemonic}: this core has no pipe {op.pipe.name}"
+                raise OperandError(resolved.site(number).message(text))
+            issued: Any = watch.order.issued(core.index) if watch is not None else None
+            kind, state = op.kind, core.state
+            if not queue and (kind is Kind.WORK or kind is Kind.SCALAR):
+                try:
+                    if watch is not None:
+                        watch.work(core.index, number, op, state, issued)
+                    core.value = op.execute(memory, state)
+                except OperandError as error:
+                    raise self._placed(error, resolved.site(number)) from error
+            elif not self._issue(core, (number, op, state, issued)):
                 return
+            number += 1
+
+    def _count(self) -> None:
+        self._instructions += 1
+        if self._progress is not None and self._instructions % _REPORT_EVERY == 0:
+            self._progress(self._instructions)
+
+    @staticmethod
+    def _placed(error: OperandError, site: Site) -> OperandError:
+        """Put the place before an error that has none."""
+        return error if str(error).startswith(site.where) else type(error)(site.message(str(error)))
 
     def _issue(self, core: Core, entry: Entry) -> bool:
         """Run an instruction or put it into its queue; False where the scalar unit has to wait with it."""
-        op, state, _site, _ = entry
+        _, op, state, _ = entry
         pipe = op.pipe
         if op.kind is Kind.STATE:
             self._perform(core, entry)
@@ -207,80 +218,75 @@ class FunctionalMachine:
 
     def _perform(self, core: Core, entry: Entry) -> bool:
         """Do what an instruction does; False where it has to wait for a flag."""
-        op, state, site, issued = entry
-        kind = op.kind
-        watch = self._watch
+        number, op, state, issued = entry
+        kind, watch = op.kind, self._watch
         try:
             if kind is Kind.WAIT:
                 assert isinstance(op, WaitFlag)
                 flag = (op.src, op.dst, op.id)
                 if flag not in core.flags:
                     if watch is not None:
-                        watch.check(site, state)
+                        watch.check(core.index, number, op, state)
                     return False
                 core.flags.remove(flag)
                 if watch is not None:
-                    watch.wait_flag(core.index, site, state, issued)
+                    watch.wait_flag(core.index, number, op, state, issued)
             elif kind is Kind.SET:
                 assert isinstance(op, SetFlag)
                 if watch is not None:
-                    watch.set_flag(core.index, site, state, issued)
+                    watch.set_flag(core.index, number, op, state, issued)
                 core.flags.add((op.src, op.dst, op.id))
-                self._raised(core, op.dst)
+                if core.queues.get(op.dst) or core.held is not None:
+                    self._wake(core)
             elif kind is Kind.BARRIER:
                 assert isinstance(op, PipeBarrier)
                 if op.on is Pipe.ALL and any(core.queues.values()):
                     return False
                 if watch is not None:
-                    watch.barrier(core.index, site, state, issued)
+                    watch.barrier(core.index, number, op, state, issued)
             elif kind is Kind.CROSS_SET:
                 assert isinstance(op, CrossCoreSetFlag)
-                self._cross_set(core, op, site, state, issued)
+                self._cross_set(core, op, entry)
             elif kind is Kind.CROSS_WAIT:
                 assert isinstance(op, CrossCoreWaitFlag)
-                return self._cross_wait(core, op, site, state, issued)
+                return self._cross_wait(core, op, entry)
             else:
                 if watch is not None:
-                    watch.work(core.index, site, state, issued)
+                    watch.work(core.index, number, op, state, issued)
                 value = op.execute(core.memory, state)
                 if value is not None:
                     core.value = value
         except OperandError as error:
-            if str(error).startswith(site.where):
-                raise
-            raise type(error)(site.message(str(error))) from error
+            raise self._placed(error, core.resolved.site(number)) from error
         return True
-
-    def _raised(self, core: Core, dst: Pipe) -> None:
-        if core.queues.get(dst) or core.held is not None:
-            self._wake(core)
 
     # ---- other cores ---------------------------------------------------------------------------------------
 
-    def _cross_set(self, core: Core, op: CrossCoreSetFlag, site: Site, state: State, issued: Any) -> None:
+    def _cross_set(self, core: Core, op: CrossCoreSetFlag, entry: Entry) -> None:
+        number, _, state, issued = entry
         receivers = self.receivers(core, op.group)
         if self._watch is not None:
-            self._watch.cross_set(core.index, [r.index for r in receivers], site, state, issued)
+            indices = [r.index for r in receivers]
+            self._watch.cross_set(core.index, number, op, indices, state, issued)
         for receiver in receivers:
             key = (receiver.index, op.id, core.index)
             self._cross[key] = self._cross.get(key, 0) + 1
             self._wake(receiver)
 
-    def _cross_wait(self, core: Core, op: CrossCoreWaitFlag, site: Site, state: State, issued: Any) -> bool:
+    def _cross_wait(self, core: Core, op: CrossCoreWaitFlag, entry: Entry) -> bool:
+        number, _, state, issued = entry
         senders = self.senders(core, op.group)
         keys = [(core.index, op.id, s.index) for s in senders]
         if not keys:
-            raise OperandError(
-                f"{op.mnemonic}: no core of the launch can set this flag; nobody would end the wait"
-            )
+            raise op.error("no core of the launch can set this flag, so the wait never ends")
         if not all(self._cross.get(k) for k in keys):
             if self._watch is not None:
-                self._watch.check(site, state)
+                self._watch.check(core.index, number, op, state)
             return False
         for key in keys:
             self._cross[key] -= 1
         if self._watch is not None:
-            self._watch.cross_wait(core.index, [s.index for s in senders], site, state, issued)
+            self._watch.cross_wait(core.index, number, op, [s.index for s in senders], state, issued)
         return True
 
     def receivers(self, core: Core, group: Group) -> list[Core]:
@@ -292,19 +298,14 @@ class FunctionalMachine:
         return [self._by_id[i] for i in cross_peers(core.id, group, list(self._by_id), sending=False)]
 
     def _blocked(self, core: Core) -> Blocked:
-        waits = {}
-        for pipe, queue in core.queues.items():
-            if queue:
-                waits[pipe] = queue[0][2]
-        if core.held is not None:
-            waits[Pipe.S] = core.held[2]
-        peers = {
-            s.number: [
-                c.id
-                for c in self.senders(core, s.op.group)
-                if not self._cross.get((core.index, s.op.id, c.index))
-            ]
-            for s in waits.values()
-            if isinstance(s.op, CrossCoreWaitFlag)
-        }
+        waits = {p: core.resolved.site(q[0][0]) for p, q in core.queues.items() if q}
+        held = core.held or core.awaited
+        if held is not None:
+            waits[Pipe.S] = core.resolved.site(held[0])
+        peers = {}
+        for site in waits.values():
+            if isinstance(site.op, CrossCoreWaitFlag):
+                missing = self.senders(core, site.op.group)
+                key = (core.index, site.op.id)
+                peers[site.number] = [c.id for c in missing if not self._cross.get((*key, c.index))]
         return Blocked(core.id, core.done, waits, peers)

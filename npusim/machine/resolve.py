@@ -1,14 +1,46 @@
-"""Resolving streams without values: program order is enough where nothing depends on data."""
+"""Resolved streams, and resolving them without values, where nothing depends on data."""
 
 from __future__ import annotations
 
 from array import array
+from functools import partial
 
+from npusim.check.place import Site
 from npusim.config.chip import Chip
-from npusim.isa.instruction import Kind
-from npusim.machine.functional import Resolved
-from npusim.program.core import Launch
-from npusim.program.stream import Unknown, open_stream
+from npusim.isa.instruction import Instruction, Kind
+from npusim.program.core import CoreId, Launch
+from npusim.program.stream import Reader, Unknown, open_stream
+
+
+class Resolved:
+    """The stream of one core as it ran: all that timing, hashing, text and re-timing need."""
+
+    __slots__ = ("_reader", "core", "marks", "ops")
+
+    def __init__(self, core: CoreId, reader: Reader) -> None:
+        self.core = core
+        self._reader = reader
+        self.ops: list[Instruction] = []
+        self.marks = array("i")
+        """Place of every instruction in the code of the stream function; see `line`."""
+
+    @property
+    def file(self) -> str:
+        """File of the stream function; empty where the stream is a list."""
+        return self._reader.file
+
+    def line(self, number: int) -> int:
+        """Return the source line of an instruction, 0 where it has none."""
+        return self._reader.line_of(self.marks[number])
+
+    def site(self, number: int) -> Site:
+        """Return the place of an instruction."""
+        op = self.ops[number]
+        return Site(self.core, self.file, self.line(number), number, op, op.pipe)
+
+
+def _where(stream: Resolved, number: int) -> str:
+    return stream.site(number).where
 
 
 def resolve(launch: Launch, chip: Chip) -> list[Resolved]:
@@ -16,15 +48,18 @@ def resolve(launch: Launch, chip: Chip) -> list[Resolved]:
 
     Raises `ConfigError` where a stream uses a value that only a run with values knows.
     """
-    resolved = []
+    streams = []
     for core in launch.streams:
         reader = open_stream(chip, launch, core)
-        made = Resolved(core, [], array("i"), reader.file)
-        op = reader.fetch(None)
+        made = Resolved(core, reader)
+        ops, marks, fetch = made.ops, made.marks, reader.fetch
+        op = fetch(None)
         while op is not None:
-            made.ops.append(op)
-            made.lines.append(reader.line)
-            returns = op.returns_value or op.kind is Kind.SCALAR
-            op = reader.fetch(Unknown(op) if returns else None)
-        resolved.append(made)
-    return resolved
+            ops.append(op)
+            marks.append(reader.mark)
+            if op.returns_value or op.kind is Kind.SCALAR:
+                op = fetch(Unknown(op, partial(_where, made, len(ops) - 1)))
+            else:
+                op = fetch(None)
+        streams.append(made)
+    return streams

@@ -42,9 +42,8 @@ class CoreStream(Protocol):
     def ops(self) -> Sequence[Instruction]:
         """Its instructions."""
 
-    @property
-    def lines(self) -> Sequence[int]:
-        """Source line of every instruction, 0 where there is none."""
+    def line(self, number: int) -> int:
+        """Return the source line of an instruction, 0 where there is none."""
 
     @property
     def file(self) -> str:
@@ -73,7 +72,8 @@ def asm_launch(launch: Launch, streams: Iterable[CoreStream], *, origins: bool =
     texts: dict[int, tuple[Instruction, str]] = {}
     for stream in streams:
         yield f".core {stream.core}"
-        for op, line in zip(stream.ops, stream.lines, strict=True):
+        for number, op in enumerate(stream.ops):
+            line = stream.line(number) if origins else 0
             found = texts.get(id(op))
             if found is None:
                 if len(texts) >= 1 << 16:

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import inspect
 import math
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, overload
@@ -213,7 +214,8 @@ class ProgramMaker:
     def __init__(self, function: Callable[..., None], name: str) -> None:
         self.name = name
         self.function = function
-        self.summary = (inspect.getdoc(function) or "").partition("\n")[0]
+        paragraph = " ".join((inspect.getdoc(function) or "").partition("\n\n")[0].split())
+        self.summary = re.split(r"(?<=\.)\s", paragraph, maxsplit=1)[0]
         self.model = _parameter_model(function, name)
         self._infer: Callable[[Mapping[str, Array]], Mapping[str, Any]] | None = None
 

@@ -5,51 +5,52 @@ from.
 from __future__ import annotations
 
 from array import array
+from bisect import bisect_right
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator
+from pathlib import Path
 from typing import Any
 
 from npusim.config.chip import Chip
-from npusim.errors import ConfigError
+from npusim.errors import ConfigError, NpusimError
 from npusim.isa.instruction import Instruction, Kind
 from npusim.program.autosync import AutoSync
 from npusim.program.core import CoreId, CoreKind, Launch
 from npusim.program.kernel import Kernel
 
 
+def short_path(file: str) -> str:
+    """Return a path relative to the current folder, or its last two parts where it lies elsewhere."""
+    path = Path(file)
+    try:
+        return path.resolve().relative_to(Path.cwd()).as_posix()
+    except ValueError:
+        return "/".join(path.parts[-2:])
+
+
 class Unknown:
     """Stands for a value that timing alone cannot know; any use of it is an error that says what to do."""
 
-    def __init__(self, op: Instruction) -> None:
+    def __init__(self, op: Instruction, where: Callable[[], str]) -> None:
         self._op = op
+        self._where = where
 
     def _use(self, *_: object) -> Any:
         raise ConfigError(
-            f"{self._op.mnemonic}: the stream depends on the value it returns, which timing alone does not "
-            f"know; run with values, or let the program take the size as a parameter"
+            f"the stream depends on the value of {self._op.mnemonic} ({self._where()}), which timing alone "
+            f"does not know; run with values, or let the program take the size as a parameter"
         )
-
-    __hash__ = None  # type: ignore[assignment]  # comparing and hashing are uses, too
 
 
 for _operator in (
-    *("index", "int", "float", "bool", "add", "radd", "sub", "rsub", "mul", "rmul", "floordiv", "rfloordiv"),
+    *("index", "int", "float", "bool", "hash", "neg", "pos", "abs", "invert", "round", "trunc", "floor"),
+    *("ceil", "len", "iter", "getitem", "contains", "lt", "le", "gt", "ge", "eq", "ne"),
     *(
-        "truediv",
-        "rtruediv",
-        "mod",
-        "rmod",
-        "neg",
-        "abs",
-        "round",
-        "lt",
-        "le",
-        "gt",
-        "ge",
-        "eq",
-        "ne",
-        "iter",
+        side + name
+        for name in ("add", "sub", "mul", "truediv", "floordiv", "mod", "divmod", "pow")
+        for side in ("", "r")
     ),
+    *(side + name for name in ("lshift", "rshift", "and", "or", "xor") for side in ("", "r")),
 ):
     setattr(Unknown, f"__{_operator}__", Unknown._use)
 
@@ -87,64 +88,75 @@ class Reader:
         autosync: AutoSync | None = None,
     ) -> None:
         self._kernel = kernel
+        self._core = kernel.core if kernel is not None else None
         self._autosync = autosync
         self._added: deque[Instruction] = deque()
-        """Instructions that automatic synchronisation puts before the one that it was asked about, and that
-        one.
-        """
-        self._send: Callable[[Any], Instruction] | None = None
-        generator: Any = stream
-        self._generator = generator
-        if isinstance(stream, Generator):
-            self._send = stream.send
-            self.file = generator.gi_code.co_filename
-        else:
-            self.file = getattr(stream, "file", "")
-        self._next = iter(stream)
-        self._lines = iter(stream.lines) if isinstance(stream, Listing) else None
-        self._rest: Iterator[Instruction] | None = None
-        self.line = 0
-        """Line of the stream function that gave the last instruction; 0 where it is a list or an addition."""
+        """What automatic synchronisation puts before an instruction, and that instruction."""
+        self._source: Any = stream if isinstance(stream, Generator) else iter(stream)
+        self._takes_values = isinstance(stream, Generator)
+        self._written = iter(stream.lines) if isinstance(stream, Listing) else None
+        self._code: Any = getattr(stream, "gi_code", None)
+        self._frame: Any = getattr(stream, "gi_frame", None)
+        self.file = stream.file if isinstance(stream, Listing) else ""
+        if self._code is not None:
+            self.file = self._code.co_filename
+            self._lines = [(start, line or 0) for start, _, line in self._code.co_lines()]
+        self.mark = -1
+        """Where the last instruction came from, for `line_of`; -1 where it has no place."""
+        self.fetch = self._pull if autosync is None else self._synchronised
+        """Return the next instruction, or None at the end; takes the value that the one before returned."""
 
-    def fetch(self, value: Any) -> Instruction | None:
-        """Return the next instruction, or None at the end; `value` is what the one before returned."""
+    def line_of(self, mark: int) -> int:
+        """Return the source line of a mark, 0 where it has none."""
+        if mark < 0 or self._code is None:
+            return max(mark, 0)
+        return self._lines[bisect_right(self._lines, mark, key=lambda entry: entry[0]) - 1][1]
+
+    def _synchronised(self, value: Any) -> Instruction | None:
         if self._added:
             return self._added.popleft()
         op = self._pull(value)
-        if op is None:
-            return None
-        if self._autosync is not None and self._kernel is not None:
-            self._added.extend(self._autosync.before(op, self._kernel.state))
-            self._added.append(op)
-            op = self._added.popleft()
-        return op
+        if op is None or self._kernel is None or self._autosync is None:
+            return op
+        self._added.extend(self._autosync.before(op, self._kernel.state))
+        self._added.append(op)
+        return self._added.popleft()
 
     def _pull(self, value: Any) -> Instruction | None:
         try:
-            if self._send is not None:
-                if value is not None and not _receives(self._generator):
-                    value = None
-                op = self._send(value)
-                self.line = self._generator.gi_frame.f_lineno
-            elif self._rest is not None:
-                return next(self._rest, None)
+            if value is None or not self._takes_values or not _receives(self._source):
+                op = next(self._source)
             else:
-                op = next(self._next)
-                if self._lines is not None:
-                    self.line = next(self._lines)
+                op = self._source.send(value)
         except StopIteration:
-            self._send = None
-            self.line = 0
-            self._rest = iter(self._kernel.finish()) if self._kernel is not None else iter(())
-            return next(self._rest, None)
-        if not isinstance(op, Instruction):
-            raise TypeError(
-                f"{self.file}:{self.line}: a stream yields instructions, not {type(op).__name__}; "
-                f"splice lists and helpers in with `yield from`"
-            )
-        if self._kernel is not None and op.kind is Kind.STATE:
+            return self._finish()
+        except NpusimError as error:
+            raise _placed(error, self._core, self._code) from error
+        if self._frame is not None:
+            self.mark = self._frame.f_lasti  # the line is worked out when somebody asks
+        elif self._written is not None:
+            self.mark = next(self._written)
+        try:
+            changes = op.kind is Kind.STATE
+        except AttributeError:
+            raise ConfigError(
+                f"{short_path(self.file)}:{self.line_of(self.mark)}: {self._core}: a stream yields "
+                f"instructions, not {type(op).__name__}; splice lists and helpers in with `yield from`"
+            ) from None
+        if changes and self._kernel is not None:
             self._kernel.state = op.update(self._kernel.state)
-        return op
+        return op  # type: ignore[no-any-return]
+
+    def _finish(self) -> Instruction | None:
+        """Go on with what drains the queues of the kernel, once the stream has ended."""
+        self.mark = -1
+        self._frame = self._written = None
+        self._takes_values = False
+        kernel, self._kernel = self._kernel, None
+        if kernel is not None:
+            self._source = iter(kernel.finish())
+            return next(self._source, None)
+        return None
 
 
 def _receives(generator: Any) -> bool:
@@ -157,9 +169,23 @@ def _receives(generator: Any) -> bool:
     return True
 
 
+def _placed(error: NpusimError, core: CoreId | None, code: Any) -> NpusimError:
+    """Put the line of a stream function before an error that was raised inside it."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_frame.f_code is not code:
+        trace = trace.tb_next
+    if trace is None:
+        return error
+    return type(error)(f"{short_path(code.co_filename)}:{trace.tb_lineno}: {core}: {error}")
+
+
 def open_stream(chip: Chip, launch: Launch, core: CoreId) -> Reader:
     """Return a reader of the fresh stream of one core of a launch."""
     function, block = launch.streams[core]
     kernel = Kernel(chip, core, block)
     follows = launch.autosync and core.kind is not CoreKind.CUBE
-    return Reader(function(kernel), kernel, AutoSync(chip) if follows else None)
+    try:
+        stream = function(kernel)
+    except NpusimError as error:
+        raise _placed(error, core, getattr(function, "__code__", None)) from error
+    return Reader(stream, kernel, AutoSync(chip) if follows else None)

@@ -14,7 +14,7 @@ from npusim.isa.instruction import Array, Instruction, Kind
 from npusim.isa.numerics.profile import get_profile
 from npusim.isa.operand import Access
 from npusim.isa.state import RESET, State
-from npusim.machine.functional import Resolved
+from npusim.machine.resolve import Resolved
 from npusim.program.program import Program, make_inputs
 from npusim.report.model import Part, Values
 from npusim.report.simulate import FunctionalRun, Observer, Progress

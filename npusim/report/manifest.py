@@ -20,7 +20,7 @@ import numpy as np
 
 from npusim.config.chip import Chip
 from npusim.errors import ConfigError
-from npusim.machine.functional import Resolved
+from npusim.machine.resolve import Resolved
 from npusim.program.asm import asm_header, asm_launch
 from npusim.program.core import Launch
 from npusim.program.program import Program

@@ -18,9 +18,9 @@ from npusim.errors import HazardError
 from npusim.isa.instruction import Array
 from npusim.isa.numerics.profile import NumericsProfile, get_profile
 from npusim.isa.operand import Pipe
-from npusim.machine.functional import FunctionalMachine, Resolved
+from npusim.machine.functional import FunctionalMachine
 from npusim.machine.memory import Segment
-from npusim.machine.resolve import resolve
+from npusim.machine.resolve import Resolved, resolve
 from npusim.machine.timing.account import Cause
 from npusim.machine.timing.engine import LaunchTiming, TimingMachine
 from npusim.machine.timing.l2 import L2State

@@ -141,8 +141,10 @@ def _time(report: Report) -> str:
     cycles = f"{grouped(report.total_cycles)} cycles at {grouped(report.clock_mhz)} MHz"
     started = _count(len(report.launches), "launch", "launches")
     start = f"{_duration(report.launch_overhead_us)} to start {started}"
-    host = f". The host takes {_duration(report.host_overhead_us)} besides" if report.host_overhead_us else ""
-    return f"{_duration(report.time_us)} on the device: {cycles}, and {start}{host}"
+    host = (
+        f" ({_duration(report.host_overhead_us)} of host time not counted)" if report.host_overhead_us else ""
+    )
+    return f"{_duration(report.time_us)} on the device: {cycles} + {start}{host}"
 
 
 def _launches(report: Report) -> str:

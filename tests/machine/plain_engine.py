@@ -57,7 +57,7 @@ class PlainCore:
     def __init__(self, engine, resolved):
         self.engine, self.env, self.chip = engine, engine.env, engine.chip
         self.id, self.ops = resolved.core, resolved.ops
-        self.lower = Lowering(self.chip, {}, {RESET: RESET})
+        self.lowering, self.state = Lowering(self.chip), RESET
         self.queues = {p: deque() for p in PIPES[self.id.kind] if p is not Pipe.S}
         self.outstanding = {p: [] for p in self.queues}
         """Per pipe, transfers as [data over, usable at]."""
@@ -86,7 +86,9 @@ class PlainCore:
         env, chip = self.env, self.chip
         issue_cycles = chip.scalar.issue_cycles
         for op in self.ops:
-            low = self.lower(op)
+            low = self.lowering.lower(op, self.state)
+            if low.changes:
+                self.state = self.lowering.changed(low)
             if low.pipe is Pipe.S:
                 if low.code is Code.SCALAR:
                     yield env.timeout(low.cycles)

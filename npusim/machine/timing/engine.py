@@ -17,13 +17,12 @@ from typing import Any
 import simpy
 
 from npusim.check.deadlock import Blocked, deadlock_error
-from npusim.check.place import Site
 from npusim.config.chip import Chip
 from npusim.isa.operand import Operand, Pipe
 from npusim.isa.scalar import DataCacheCleanAndInvalid, GetValue, SetValue
-from npusim.isa.state import RESET, State
-from npusim.isa.sync import CrossCoreSetFlag, CrossCoreWaitFlag, Group, SetFlag, WaitFlag
-from npusim.machine.functional import Resolved
+from npusim.isa.state import RESET
+from npusim.isa.sync import CrossCoreSetFlag, CrossCoreWaitFlag, Group
+from npusim.machine.resolve import Resolved
 from npusim.machine.timing.account import Cause, PipeClock, Spans
 from npusim.machine.timing.l2 import L2, L2State
 from npusim.machine.timing.lower import Code, Lowered, Lowering
@@ -33,8 +32,6 @@ from npusim.program.core import cross_peers
 from npusim.program.program import SegmentSpec
 
 Process = Generator[simpy.Event, Any, None]
-
-_REPORT_EVERY = 1 << 14
 
 
 @dataclass(slots=True)
@@ -82,8 +79,6 @@ class TimingMachine:
         self._want_spans = spans
         self._progress = progress
         self._issued = 0
-        self._cache: dict[int, Lowered] = {}
-        self._states: dict[State, State] = {RESET: RESET}
         flags = chip.flags
         self._flag_latency = flags.latency_cycles
         group, everyone = chip.cycles(flags.group_latency_ns), chip.cycles(flags.all_latency_ns)
@@ -98,13 +93,9 @@ class TimingMachine:
         memory = MemorySystem(env, self._chip, self._l2)
         spans = Spans() if self._want_spans else None
         clocks: list[PipeClock] = []
-        self._macs = self._element_ops = 0
-        self._priced: Counter[str] = Counter()
+        self._lowering = Lowering(self._chip)
         self._cores = [
-            CoreState(
-                env, self._chip, i, r, Lowering(self._chip, self._cache, self._states), memory, clocks, spans
-            )
-            for i, r in enumerate(resolved)
+            CoreState(env, self._chip, i, r, memory, clocks, spans) for i, r in enumerate(resolved)
         ]
         self._index = {c.id: c for c in self._cores}
         self._peers: dict[tuple[int, Group, bool], list[CoreState]] = {}
@@ -124,66 +115,79 @@ class TimingMachine:
             memory.miss_bytes,
             memory.evicted_bytes,
         )
+        self._lowering.count()
+        tally = self._lowering.tally
         return LaunchTiming(
-            name, max(ends), clocks, traffic, self._macs, self._element_ops, self._priced, spans, resolved
+            name, max(ends), clocks, traffic, tally.macs, tally.element_ops, tally.priced, spans, resolved
         )
 
     # ---- the scalar unit -----------------------------------------------------------------------------------
 
     def _issue(self, env: simpy.Environment, core: CoreState) -> Process:
-        """Issue a stream in program order: pay for every instruction, wait for queue room and flags."""
-        clock, lower, pipes = core.clock, core.lowering, core.pipes
+        """Issue a stream in program order: pay for every instruction, wait for queue room and flags.
+
+        The clock of the scalar unit is brought up to date before a wait, and after every instruction only
+        where spans are wanted.
+        """
+        clock, lowering, pipes = core.clock, self._lowering, core.pipes
+        find, state, spans = lowering.find, RESET, self._want_spans
         issue_cycles = self._chip.scalar.issue_cycles
         time = 0
         for number, op in enumerate(core.resolved.ops):
-            low = lower(op)
-            self._tally(low)
+            low = find(id(op))
+            if low is None or low.state is not state:
+                low = lowering.lower(op, state)
+            low.count += 1
             if low.pipe is Pipe.S:
                 clock.instructions += 1
                 if low.code is Code.SCALAR:
                     time += low.cycles
-                    clock.until(Cause.WORK, time, number)
+                    if low.changes:
+                        state = lowering.changed(low)
                 else:
                     time += issue_cycles
                     clock.until(Cause.WORK, time, number)
                     core.at = number
                     time = yield from self._scalar(core, low, number, time)
+                if spans:
+                    clock.until(Cause.WORK, time, number)
                 continue
             time += issue_cycles
-            clock.until(Cause.WORK, time, number)
+            if spans:
+                clock.until(Cause.WORK, time, number)
             pipe = pipes[low.pipe]
             pushed = pipe.pushed
             if pushed >= pipe.depth:
                 core.at = number
                 while pipe.popped <= pushed - pipe.depth:
-                    yield pipe.room.wait()
+                    yield pipe.progress.wait()
                 popped = pipe.pops[pushed % pipe.depth]
                 if popped > time:
+                    clock.until(Cause.WORK, time, number)
                     time = popped
                     clock.until(Cause.QUEUE, time, number)
             pipe.queue.append((time, low, number))
             pipe.pushed = pushed + 1
-            pipe.items.fire()
+            if pipe.items.armed:
+                pipe.items.fire()
             if low.returns_value:
+                clock.until(Cause.WORK, time, number)
                 core.at = number
                 while pipe.value_time is None:
                     yield pipe.progress.wait()
                 time = max(time, pipe.value_time + self._flag_latency)
                 pipe.value_time = None
                 clock.until(Cause.FLAG, time, number)
+        clock.until(Cause.WORK, time, len(core.resolved.ops) - 1)
+        self._count(len(core.resolved.ops))
         core.time = time
         core.issued = True
         for pipe in pipes.values():
             pipe.items.fire()
 
-    def _tally(self, low: Lowered) -> None:
-        self._macs += low.macs
-        self._element_ops += low.element_ops
-        if low.confidence is not None:
-            cycles = low.cycles if low.transfer is None else max(low.cycles, low.transfer.port_cycles)
-            self._priced[low.confidence] += cycles
-        self._issued += 1
-        if self._progress is not None and self._issued % _REPORT_EVERY == 0:
+    def _count(self, issued: int) -> None:
+        self._issued += issued
+        if self._progress is not None:
             self._progress(self._issued)
 
     def _scalar(
@@ -192,15 +196,15 @@ class TimingMachine:
         """Run a synchronisation or a global-memory access on the scalar unit; return the time behind it."""
         clock, op, code = core.clock, low.op, low.code
         if code is Code.WAIT:
-            assert isinstance(op, WaitFlag)
-            flag = core.flag(op.src, op.dst, op.id)
+            assert low.flag is not None
+            flag = core.flag(low.flag)
             while not flag.raised:
                 yield flag.changed.wait()
             time = max(time, flag.raised.popleft() + self._flag_latency)
             clock.until(Cause.FLAG, time, number)
         elif code is Code.SET:
-            assert isinstance(op, SetFlag)
-            core.flag(op.src, op.dst, op.id).set(time)
+            assert low.flag is not None
+            core.flag(low.flag).set(time)
         elif code is Code.BARRIER_ALL:
             for pipe in core.pipes.values():
                 while not pipe.idle:
@@ -274,17 +278,28 @@ class TimingMachine:
                     pipe.value_time = free + low.latency
                 pipe.pop(start)
             elif code is Code.WAIT:
-                assert isinstance(op, WaitFlag)
-                flag = core.flag(op.src, op.dst, op.id)
+                assert low.flag is not None
+                flag = core.flag(low.flag)
                 pipe.at = number
                 while not flag.raised:
                     yield flag.changed.wait()
                 pipe.at = None
                 stop = max(start, flag.raised.popleft() + latency)
-                self._waited(pipe, Cause.FLAG, start, stop, number)
+                if pipe.pending:
+                    pipe.account(Cause.FLAG, start, stop, number)
+                else:
+                    clock.until(Cause.ISSUE, start, number)
+                    clock.until(Cause.FLAG, stop, number)
+                pipe.free = stop
+                pipe.pop(stop)
             elif code is Code.SET:
-                assert isinstance(op, SetFlag)
-                pipe.raise_flags([(core.flag(op.src, op.dst, op.id), 0)], start, number)
+                assert low.flag is not None
+                flag = core.flag(low.flag)
+                if pipe.pending:
+                    pipe.raise_flags([(flag, 0)], start, number)
+                else:
+                    clock.until(Cause.ISSUE, start, number)
+                    flag.set(max(start, pipe.done))
                 pipe.free = start
                 pipe.pop(start)
             elif code is Code.BARRIER:
@@ -367,12 +382,7 @@ class TimingMachine:
         return [core.cross_flag(op.id, s.index) for s in self._joined(core, op.group, False)]
 
     def _blocked(self, core: CoreState) -> Blocked:
-        resolved = core.resolved
-
-        def site(number: int) -> Site:
-            op = resolved.ops[number]
-            return Site(core.id, resolved.file, resolved.lines[number], number, op, op.pipe)
-
+        site = core.resolved.site
         waits = {p: site(s.at) for p, s in core.pipes.items() if s.at is not None}
         if not core.issued and core.at is not None:
             waits[Pipe.S] = site(core.at)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from enum import IntEnum
 
 from npusim.config.chip import Chip, Confidence
@@ -9,7 +10,7 @@ from npusim.isa.instruction import Instruction, Kind, Transfer
 from npusim.isa.operand import Pipe, Space
 from npusim.isa.scalar import DataCacheCleanAndInvalid, GetValue, SetValue
 from npusim.isa.state import RESET, State
-from npusim.isa.sync import PipeBarrier
+from npusim.isa.sync import PipeBarrier, SetFlag, WaitFlag
 
 _KEPT = 1 << 16
 
@@ -45,10 +46,13 @@ class Lowered:
     """One instruction in one state, as the timing machine sees it."""
 
     __slots__ = (
+        "changes",
         "code",
         "confidence",
+        "count",
         "cycles",
         "element_ops",
+        "flag",
         "latency",
         "macs",
         "op",
@@ -63,6 +67,10 @@ class Lowered:
         self.state = state
         self.pipe: Pipe = op.pipe
         self.code: Code = Code.BARRIER
+        self.changes = op.kind is Kind.STATE
+        """Whether it changes the control state."""
+        self.flag: tuple[Pipe, Pipe, int] | None = None
+        """Flag that it sets or waits for."""
         self.cycles = 0
         self.latency = 0
         self.transfer: Transfer | None = None
@@ -70,36 +78,38 @@ class Lowered:
         self.element_ops = 0
         self.confidence: Confidence | None = None
         self.returns_value = op.returns_value
+        self.count = 0
+        """How often it was issued."""
+
+    @property
+    def priced_cycles(self) -> int:
+        """Cycles of work that the chip's numbers gave it."""
+        return self.cycles if self.transfer is None else max(self.cycles, self.transfer.port_cycles)
 
 
 class Lowering:
-    """Lowers the stream of one core in program order, keeping its control state."""
+    """Lowers instructions once for every control state that they meet, and counts them."""
 
-    def __init__(self, chip: Chip, cache: dict[int, Lowered], states: dict[State, State]) -> None:
+    def __init__(self, chip: Chip) -> None:
         self._chip = chip
-        self._cache = cache
-        self._states = states
-        self._state = RESET
+        self._states: dict[State, State] = {RESET: RESET}
+        self._kept: dict[int, Lowered] = {}
+        self.find = self._kept.get
+        """Look a lowered instruction up by the identity of the instruction; its state may be another."""
+        self.tally = Tally()
 
-    def __call__(self, op: Instruction) -> Lowered:
-        """Return the lowered form of the next instruction."""
-        low = self._cache.get(id(op))
-        if low is None or low.state is not self._state:
-            low = self._lower(op)
-        if op.kind is Kind.STATE:
-            state = op.update(self._state)
-            self._state = self._states.setdefault(state, state)
-        return low
-
-    def _lower(self, op: Instruction) -> Lowered:
-        low = Lowered(op, self._state)
+    def lower(self, op: Instruction, state: State) -> Lowered:
+        """Lower an instruction that is not kept for its state."""
+        low = Lowered(op, state)
         if op.kind is Kind.BARRIER:
             assert isinstance(op, PipeBarrier)
             low.code = Code.BARRIER_ALL if op.on is Pipe.ALL else Code.BARRIER
         else:
             low.code = _CODES[op.kind]
+        if isinstance(op, SetFlag | WaitFlag):
+            low.flag = (op.src, op.dst, op.id)
         if low.code is Code.WORK or low.code is Code.SCALAR:
-            work = op.work(self._chip, self._state)
+            work = op.work(self._chip, state)
             low.cycles, low.latency, low.transfer = work.cycles, work.latency, work.transfer
             low.macs, low.element_ops = work.macs, work.element_ops
             grades = {self._chip.confidence(price) for price in work.prices}
@@ -110,7 +120,39 @@ class Lowering:
                 isinstance(op, SetValue) and op.dst.space is Space.GM
             ):
                 low.code = Code.SCALAR_GM
-        if len(self._cache) >= _KEPT:
-            self._cache.clear()
-        self._cache[id(op)] = low
+        if len(self._kept) >= _KEPT:
+            self.count()
+            self._kept.clear()
+        old = self._kept.get(id(op))
+        if old is not None:
+            self.tally.add(old)
+        self._kept[id(op)] = low
         return low
+
+    def changed(self, low: Lowered) -> State:
+        """Return the control state behind an instruction that changes it."""
+        state = low.op.update(low.state)
+        return self._states.setdefault(state, state)
+
+    def count(self) -> None:
+        """Add all kept instructions to the tally, each as often as it was issued since."""
+        for low in self._kept.values():
+            self.tally.add(low)
+
+
+class Tally:
+    """What all instructions of a launch did, and how well their costs are known."""
+
+    def __init__(self) -> None:
+        self.macs = 0
+        self.element_ops = 0
+        self.priced: Counter[str] = Counter()
+        """Work cycles by confidence."""
+
+    def add(self, low: Lowered) -> None:
+        """Add an instruction as often as it was issued, and start counting anew."""
+        count, low.count = low.count, 0
+        self.macs += low.macs * count
+        self.element_ops += low.element_ops * count
+        if low.confidence is not None:
+            self.priced[low.confidence] += low.priced_cycles * count

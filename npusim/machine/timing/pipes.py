@@ -8,9 +8,9 @@ import simpy
 
 from npusim.config.chip import Chip
 from npusim.isa.operand import Pipe
-from npusim.machine.functional import Resolved
+from npusim.machine.resolve import Resolved
 from npusim.machine.timing.account import Cause, PipeClock, Spans
-from npusim.machine.timing.lower import Lowered, Lowering
+from npusim.machine.timing.lower import Lowered
 from npusim.machine.timing.port import MemorySystem, Port
 from npusim.program.core import PIPES
 
@@ -18,21 +18,22 @@ from npusim.program.core import PIPES
 class Signal:
     """Wakes the one process that waits for something to change; nearly free where nobody waits."""
 
-    __slots__ = ("_env", "_event")
+    __slots__ = ("_env", "armed")
 
     def __init__(self, env: simpy.Environment) -> None:
         self._env = env
-        self._event: simpy.Event | None = None
+        self.armed: simpy.Event | None = None
+        """Event that a process waits for."""
 
     def wait(self) -> simpy.Event:
         """Return the event to wait for."""
-        self._event = self._env.event()
-        return self._event
+        self.armed = self._env.event()
+        return self.armed
 
     def fire(self) -> None:
         """Wake the process."""
-        if self._event is not None:
-            event, self._event = self._event, None
+        if self.armed is not None:
+            event, self.armed = self.armed, None
             event.succeed()
 
 
@@ -48,7 +49,8 @@ class Flag:
     def set(self, time: int) -> None:
         """Raise the flag at a time."""
         self.raised.append(time)
-        self.changed.fire()
+        if self.changed.armed:
+            self.changed.fire()
 
 
 class Pending:
@@ -90,7 +92,6 @@ class PipeState:
         "progress",
         "pushed",
         "queue",
-        "room",
         "value_time",
     )
 
@@ -116,16 +117,16 @@ class PipeState:
         self.at: int | None = None
         """Position of the wait that the pipe is blocked at."""
         self.items = Signal(env)
-        self.room = Signal(env)
         self.moved = Signal(env)
         self.progress = Signal(env)
+        """For the scalar unit, which waits for room, for idleness or for a value."""
 
     def pop(self, time: int) -> None:
         """Note that the instruction at the head left the queue at a time."""
         self.pops[self.popped % self.depth] = time
         self.popped += 1
-        self.room.fire()
-        self.progress.fire()
+        if self.progress.armed:
+            self.progress.fire()
 
     @property
     def idle(self) -> bool:
@@ -184,7 +185,6 @@ class CoreState:
         chip: Chip,
         index: int,
         resolved: Resolved,
-        lowering: Lowering,
         memory: MemorySystem,
         clocks: list[PipeClock],
         spans: Spans | None,
@@ -192,7 +192,6 @@ class CoreState:
         self.index = index
         self.id = resolved.core
         self.resolved = resolved
-        self.lowering = lowering
         self.memory = memory
         self.clock = PipeClock(self.id, Pipe.S, len(clocks), spans)
         clocks.append(self.clock)
@@ -214,9 +213,8 @@ class CoreState:
         self._flags: dict[tuple[Pipe, Pipe, int], Flag] = {}
         self._cross: dict[tuple[int, int], Flag] = {}
 
-    def flag(self, src: Pipe, dst: Pipe, event: int) -> Flag:
-        """Return a flag of the core."""
-        key = (src, dst, event)
+    def flag(self, key: tuple[Pipe, Pipe, int]) -> Flag:
+        """Return a flag of the core, by source, destination and id."""
         found = self._flags.get(key)
         if found is None:
             found = self._flags[key] = Flag(self._env)
