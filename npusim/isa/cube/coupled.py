@@ -6,7 +6,7 @@ from typing import Annotated, ClassVar
 
 from npusim.config.chip import Chip
 from npusim.isa.cube.layout import ROWS
-from npusim.isa.cube.quantise import narrow
+from npusim.isa.cube.quantise import convert
 from npusim.isa.dma.movement import GM, L0C, UB, Movement, path_work, port_work, store_gm, touched
 from npusim.isa.dtype import F16, F32, S32
 from npusim.isa.instruction import CoreView, Role, Work, instruction
@@ -70,7 +70,7 @@ class DataCopyEnhanced(Movement):
             core.view(at, shape, ((self.block_len + gap) * _CELLS * at.dtype.size, at.dtype.size))
             for at, gap in ((self.src, self.src_gap), (self.dst, self.dst_gap))
         )
-        target[...] = narrow(source, F16, saturate=state.saturate) if self.dst.dtype is F16 else source
+        target[...] = convert(source, self.src.dtype, self.dst.dtype, state, None, relu=False)
 
     def work(self, chip: Chip, state: State) -> Work:
         """Return the cost of the path."""

@@ -187,7 +187,7 @@ def test_requantisation(
         for j in range(n):
             x = Fraction(values[i, j].item())
             x = max(x, Fraction(0)) if relu else x
-            wanted = max(lowest, min(highest, even(x * seen(scales[j])) + offsets[j]))
+            wanted = max(lowest, min(highest, even(x * seen(scales[j]) + offsets[j])))
             index = i * 80 + j if place is GM else j // 32 * 24 * 32 + i * 32 + j % 32
             assert got[index] == wanted
 
