@@ -41,12 +41,14 @@ class Cast(LaneWise):
         src, dst = self.src.dtype, self.dst.dtype
         if (src, dst) == (S32, F16):
             return
-        modes = CAST_MODES.get((src, dst))
-        if modes is None:
-            targets = " ".join(d.short for d in DType if (src, d) in CAST_MODES or (src, d) == (S32, F16))
-            if not targets:
-                raise self.error(f"src of type {src.short} converts to nothing")
-            raise self.error(f"{src.short} must be converted to one of {targets}, not {dst.short}")
+        self.check_type("src", src, frozenset(s for s, _ in CAST_MODES))
+        targets = [d for d in DType if (src, d) in CAST_MODES or (src, d) == (S32, F16)]
+        if dst not in targets:
+            raise self.error(
+                f"dst must be one of {' '.join(d.short for d in targets)} where src is {src.short}, "
+                f"not {dst.short}"
+            )
+        modes = CAST_MODES[src, dst]
         if self.mode not in modes:
             names = " ".join(m.name for m in RoundMode if m in modes)
             raise self.error(

@@ -303,6 +303,8 @@ class LaneWise(Repeated):
             return
         layout = self.layout()
         dst, *sources = zip(layout.names, self.strided(), strict=True)
+        if layout.reads_dst:
+            sources.insert(0, dst)
         check_overlap(self.error, dst, sources, plan, accumulates=self.accumulates)
 
     def touched(self, state: State) -> dict[str, list[Access]]:

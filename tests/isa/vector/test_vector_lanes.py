@@ -5,12 +5,22 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
 import pytest
 import vector_exact as exact
 from hypothesis import given
 from hypothesis import strategies as st
-from vector_bench import FEW, Bench, Cells, check_touched, expect_lanewise, value_bits
+from vector_bench import (
+    FEW,
+    PLACES,
+    Bench,
+    Cells,
+    expect_lanewise,
+    on_bits,
+    run,
+    states,
+    value_bits,
+    walks,
+)
 
 from npusim.config.chip import Chip
 from npusim.isa.dtype import BY_NAME
@@ -108,65 +118,6 @@ FMA = {
     "FusedMulAdd": lambda t, s, d, a, b: floats(exact.fma)(t, s, a, d, b),
     "MulAddRelu": then_relu(lambda t, s, d, a, b: floats(exact.fma)(t, s, a, d, b)),
 }
-
-
-@st.composite
-def states(draw: st.DrawFn, lanes: int = 128) -> State:
-    """A mask state with few elements, and any saturation."""
-    switches = {n: draw(st.booleans()) for n in ("saturate", "saturate_int")}
-    if draw(st.booleans()):
-        return State(counter_mode=True, mask=draw(st.integers(0, 3 * lanes)), **switches)
-    mask = draw(
-        st.one_of(
-            st.integers(1, lanes).map(lambda n: (1 << n) - 1),
-            st.integers(0, (1 << lanes) - 1),
-            st.just((1 << 128) - 1),
-        )
-    )
-    return State(mask=mask if mask & ((1 << lanes) - 1) else 1, **switches)
-
-
-@st.composite
-def walks(draw: st.DrawFn, *names: str) -> dict[str, int]:
-    """Strides of operands and a repeat count."""
-    fields = {"repeat": draw(st.integers(0, 4))}
-    for name in names:
-        dense = draw(st.booleans())
-        least = 1 if name == "dst" else 0
-        fields[f"{name}_block"] = 1 if dense else draw(st.integers(least, 5))
-        fields[f"{name}_repeat"] = 8 if dense else draw(st.integers(0, 40))
-    return fields
-
-
-def run(
-    chip: Chip, op: Any, state: State, seed: int, cells: Callable[[Cells, Bench], None], register: int = 0
-) -> None:
-    """Check an instruction, what it computes, and what it touches; `register` is the content of r3."""
-    op.check(chip, state)
-    bench = Bench(chip, seed)
-    bench.core.set_register(3, register)
-    for i, name in enumerate(op.roles):
-        at = getattr(op, name)
-        bench.numbers(at.dtype.short, at.address, at.address + 0x4000, seed + i)
-    check_touched(bench, op, state)
-    expected = Cells(bench.memory)
-    cells(expected, bench)
-    op.execute(bench.core, state)
-    wrong = np.flatnonzero(np.frombuffer(bytes(expected.data), np.uint8) != bench.memory)
-    assert not len(wrong), f"{op} in {state}: byte {int(wrong[0]):#x}"
-
-
-def on_bits(op: Any, state: State, dtypes: list[str], result: str, compute: Any) -> Callable[..., int]:
-    """Turn a computation on numbers into one on bits."""
-
-    def compute_bits(*bits: int) -> int:
-        numbers = [exact.decode(b, t) for b, t in zip(bits, dtypes, strict=True)]
-        return exact.encode(compute(result, state, *numbers), result)
-
-    return compute_bits
-
-
-PLACES = {"dst": 0x18000, "src": 0x4000, "src0": 0x4000, "src1": 0xC100}
 
 
 @pytest.mark.parametrize("mnemonic", TWO)

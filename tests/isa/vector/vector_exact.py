@@ -215,7 +215,7 @@ def convert(value: float | int, src: str, dst: str, mode: str, *, saturate: bool
         if src in FORMATS:
             x = float(value)
             if math.isnan(x):
-                return 0.0 if saturate and dst != src else math.nan
+                return 0.0 if saturate and dst != "f32" else math.nan
             if math.isinf(x):
                 result = x
             elif src == dst:  # f32 -> f32: to an integral number
@@ -225,8 +225,7 @@ def convert(value: float | int, src: str, dst: str, mode: str, *, saturate: bool
                 result = to_format(Fraction(x), dst, mode, zero=x)
         else:
             result = to_format(Fraction(value), dst, mode)
-        widens = src == dst or WIDTH[dst] > WIDTH[src]
-        if saturate and math.isinf(result) and not widens:
+        if saturate and math.isinf(result) and dst != "f32":
             return math.copysign(largest(dst), result)
         return result
     if src in FORMATS:
