@@ -28,6 +28,10 @@ def short_path(file: str) -> str:
         return "/".join(path.parts[-2:])
 
 
+class ValueNeededError(ConfigError):
+    """A stream that asks for a value where only time is simulated."""
+
+
 class Unknown:
     """Stands for a value that timing alone cannot know; any use of it is an error that says what to do."""
 
@@ -36,7 +40,7 @@ class Unknown:
         self._where = where
 
     def _use(self, *_: object) -> Any:
-        raise ConfigError(
+        raise ValueNeededError(
             f"the stream depends on the value of {self._op.mnemonic} ({self._where()}), which timing alone "
             f"does not know; run with values, or let the program take the size as a parameter"
         )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Literal
 
 from pydantic import Field
@@ -14,8 +14,10 @@ from npusim.isa.instruction import Array, Instruction, Kind
 from npusim.isa.numerics.profile import get_profile
 from npusim.isa.operand import Access
 from npusim.isa.state import RESET, State
-from npusim.machine.resolve import Resolved
+from npusim.machine.resolve import Resolved, resolve
+from npusim.program.core import Launch
 from npusim.program.program import Program, make_inputs
+from npusim.program.stream import ValueNeededError
 from npusim.report.model import Part, Values
 from npusim.report.simulate import FunctionalRun, Observer, Progress
 from npusim.report.values import compare
@@ -84,7 +86,7 @@ def check(
     Raises `OperandError`, `HazardError` or `DeadlockError` where something is wrong with the streams.
     """
     profile = get_profile(numerics or chip.numerics)
-    say: Progress = progress or (lambda what, done: None)
+    say = progress or _quiet
     arrays = make_inputs(program, seed, inputs)
     values = FunctionalRun(program, chip, profile, arrays, True, say)
     tally = _Tally(chip)
@@ -113,6 +115,31 @@ def check(
         useful_bytes=program.useful_bytes,
         bounds=CheckedBounds(**cycles, binding=binding),
     )
+
+
+def streams_of(
+    program: Program,
+    chip: Chip,
+    *,
+    inputs: Mapping[str, Array] | None = None,
+    seed: int = 0,
+    numerics: str | None = None,
+) -> Iterator[tuple[Launch, list[Resolved]]]:
+    """Yield the streams of every launch of a built program; values run only where a stream needs one."""
+    try:
+        resolved = [resolve(launch, chip) for launch in program.launches]
+    except ValueNeededError:
+        profile = get_profile(numerics or chip.numerics)
+        arrays = make_inputs(program, seed, inputs)
+        values = FunctionalRun(program, chip, profile, arrays, False, _quiet)
+        for launch in program.launches:
+            yield launch, values.run(launch)
+    else:
+        yield from zip(program.launches, resolved, strict=True)
+
+
+def _quiet(what: str, done: int) -> None:
+    """Report no progress."""
 
 
 class _Tally:
