@@ -139,7 +139,7 @@ def _text(file: Traversable, shown: str) -> str:
     except OSError as error:
         raise ConfigError(f"{shown}: cannot be read: {(error.strerror or str(error)).lower()}") from None
     try:
-        return raw.decode("utf-8-sig")
+        return raw.decode("utf-8")
     except UnicodeDecodeError as error:
         line = raw.count(b"\n", 0, error.start) + 1
         raise ConfigError(f"{shown}:{line}: not UTF-8 text: byte 0x{raw[error.start]:02x}") from None

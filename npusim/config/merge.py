@@ -30,26 +30,20 @@ def merge(below: Document, above: Document) -> Document:
 
     A null for a key that is not there stays, so that the model can refuse an unknown one.
     """
-    result = Document(dict(below.data), dict(below.places))
-    for key, value in above.data.items():
-        _lay(result, result.data, (key,), value)
-    result.places.update(above.places)
+    return Document(_laid(below.data, above.data), below.places | above.places)
+
+
+def _laid(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
+    result = dict(below)
+    for key, value in above.items():
+        old = result.get(key)
+        if isinstance(old, dict) and isinstance(value, dict):
+            result[key] = _laid(old, value)
+        elif value is None and key in result:
+            del result[key]
+        else:
+            result[key] = value
     return result
-
-
-def _lay(result: Document, into: dict[str, Any], path: KeyPath, value: Any) -> None:
-    key, old = str(path[-1]), into.get(str(path[-1]))
-    if isinstance(old, dict) and isinstance(value, dict):
-        into[key] = dict(old)
-        for inner, below in value.items():
-            _lay(result, into[key], (*path, inner), below)
-        return
-    for place in [p for p in result.places if p[: len(path)] == path]:
-        del result.places[place]
-    if value is None and key in into:
-        del into[key]
-    else:
-        into[key] = value
 
 
 def numbers(data: Mapping[str, Any], above: KeyPath = ()) -> Iterator[tuple[KeyPath, Any]]:
@@ -57,14 +51,13 @@ def numbers(data: Mapping[str, Any], above: KeyPath = ()) -> Iterator[tuple[KeyP
     for key, value in data.items():
         path = (*above, key)
         if isinstance(value, dict):
-            if path != ("sources",):
-                yield from numbers(value, path)
+            yield from numbers(value, path)
         elif any(map(_is_number, value if isinstance(value, list | tuple) else [value])):
             yield path, value
 
 
 def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
+    return isinstance(value, int | float)
 
 
 @dataclass

@@ -68,6 +68,21 @@ def test_the_default_chip() -> None:
     assert load_chip().name == "ascend-910b4"
 
 
+def test_a_file_whose_name_marks_a_base_is_no_chip(write: Write) -> None:
+    assert (
+        message(write("", name="_mine.yaml"))
+        == "_mine.yaml: is a base for other chips and no chip; extend it"
+    )
+
+
+def test_a_path_inside_the_working_folder_is_shown_relative(write: Write, folder: Path) -> None:
+    write("x: 3\n", name="sub/mine.yaml")
+    assert message(str(folder / "sub" / "mine.yaml")) == "sub/mine.yaml:4: x: unknown field"
+    outside = folder.parent / "mine.yaml"
+    outside.write_text((folder / "sub" / "mine.yaml").read_text(encoding="utf-8"), encoding="utf-8")
+    assert message(str(outside)) == f"{outside}:4: x: unknown field"
+
+
 def test_names(write: Write) -> None:
     write("", name="configs/mine.yaml")
     write("", name="configs/_base.yaml")
@@ -223,6 +238,12 @@ def test_a_parent_that_cannot_be_had(write: Write, extends: str, expected: str) 
     assert message(write("", header=header("mine", extends))) == f"mine.yaml:3: extends: {expected}"
 
 
+def test_a_chip_is_not_suggested_to_itself(write: Write) -> None:
+    write("", name="configs/mine.yaml", header=header("mine", "mine"))
+    expected = "no other chip named 'mine' (configs/mine.yaml -> mine)"
+    assert message("mine") == f"configs/mine.yaml:3: extends: {expected}"
+
+
 def test_a_circle_of_three_names_all(write: Write) -> None:
     for name, extends in (("a", "b"), ("b", "c"), ("c", "a")):
         write("", name=f"configs/{name}.yaml", header=header(name, extends))
@@ -267,6 +288,8 @@ def test_overrides(overrides: object) -> None:
     assert chip.cube.rates["f32"] == toy.cube.rates["f32"]
     assert chip.hbm.nominal_gb_per_s == toy.hbm.nominal_gb_per_s
     assert chip.name == "toy"
+    changed = {path for path, source in chip.sources.items() if source.source == "override"}
+    assert changed == {"hbm.size_gib", "hbm.sustained_fraction", "cube.rates.f16"}
 
 
 def test_an_overridden_number_is_an_assumption_of_the_user() -> None:
