@@ -7,9 +7,11 @@ page and the registry-wide tests are derived from it.
 from __future__ import annotations
 
 import inspect
+import sys
 from collections.abc import Iterator
 from dataclasses import MISSING, dataclass, field, fields
 from enum import Enum, auto
+from functools import cache
 from types import NoneType, UnionType
 from typing import (
     Annotated,
@@ -23,7 +25,6 @@ from typing import (
     dataclass_transform,
     get_args,
     get_origin,
-    get_type_hints,
 )
 
 from numpy.typing import NDArray
@@ -105,6 +106,8 @@ class CoreView(Protocol):
     """What `execute` may use of a core: typed views of its memories, registers and numerics."""
 
     profile: Any
+    compare_mask: int
+    """The 128 bits of the compare-mask register; only the vector pipe reads and writes it."""
 
     def view(self, at: Operand, shape: tuple[int, ...], strides: tuple[int, ...] | None = None) -> Array:
         """Return a writable view of `shape` elements at an operand, dense or with byte `strides`.
@@ -187,6 +190,16 @@ class Instruction:
         if chip.capacity_bytes(space.short) == 0:
             raise self.error(f"{name} is in {space.short}, which {chip.name} does not have")
 
+    returns_value: ClassVar[bool] = False
+    """Whether a queued instruction leaves a count in a register, for which the scalar unit then waits."""
+
+    def self_ordered(self, chip: Chip) -> bool:
+        """Whether its pipe keeps it behind earlier instructions of the same pipe that touch the same bytes.
+
+        MTE1, FIX and S do; V, MTE2 and MTE3 need a PipeBarrier (asc-devkit synchronisation pages, H).
+        """
+        return self.pipe in (Pipe.S, Pipe.MTE1, Pipe.FIX)
+
     def reads(self, state: State) -> tuple[Access, ...]:
         """Return exactly the bytes the instruction reads."""
         return ()
@@ -247,6 +260,9 @@ class Instruction:
     def error(self, text: str) -> OperandError:
         """Return an error that starts with the mnemonic."""
         return OperandError(f"{self.mnemonic}: {text}")
+
+    def __repr__(self) -> str:
+        return str(self)
 
     def __str__(self) -> str:
         parts = [self.mnemonic]
@@ -366,6 +382,14 @@ def _field_spec(name: str, hint: Any, default: Any) -> FieldSpec:
     return FieldSpec(name, form, optional, default, enum)
 
 
+@cache
+def _own_hints(cls: Any) -> dict[str, Any]:
+    """Return the field annotations of one class without those of its bases, each evaluated once."""
+    scope = vars(sys.modules[cls.__module__])
+    written = vars(cls).get("__annotations__", {})
+    return {n: eval(h, scope) for n, h in written.items() if not h.startswith("ClassVar")}
+
+
 C = TypeVar("C", bound=type[Instruction])
 
 
@@ -381,8 +405,8 @@ def instruction(cls: C) -> C:
         raise TypeError(f"{name}: the mnemonic is taken by {REGISTRY[name].__module__}")
     if not inspect.getdoc(cls) or "__doc__" not in vars(cls):
         raise TypeError(f"{name}: an instruction needs a docstring")
-    made = cast(C, dataclass(frozen=True, slots=True, kw_only=True)(cls))
-    hints = get_type_hints(made, include_extras=True)
+    made = cast(C, dataclass(frozen=True, slots=True, kw_only=True, repr=False)(cls))
+    hints = {n: h for base in reversed(made.__mro__) for n, h in _own_hints(base).items()}
     made.mnemonic = name
     made.spec = tuple(
         _field_spec(f.name, hints[f.name], f.default) for f in fields(cast(Any, made)) if f.name != "origin"
