@@ -25,6 +25,7 @@ import numpy as np
 from npusim.isa.instruction import Array, Instruction, OriginKind
 from npusim.program.core import CoreId, Launch
 from npusim.program.program import Program, SegmentSpec
+from npusim.program.stream import short_path
 
 SCHEMA = "npusim.asm/1"
 WORD = re.compile(r"[A-Za-z_][\w.-]*")
@@ -110,5 +111,5 @@ def _data(index: int, value: Array) -> Iterator[str]:
 def _origin(op: Instruction, file: str, line: int) -> str:
     words: list[Any] = [] if op.origin is OriginKind.EXPLICIT else [op.origin.value]
     if line:
-        words.append(f"{file}:{line}")
+        words.append(f"{short_path(file)}:{line}")
     return f"  # {' '.join(words)}" if words else ""

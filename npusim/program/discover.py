@@ -207,7 +207,7 @@ def _shown(path: Path) -> str:
     folder = Path(str(shipped("programs"))).parent
     if path.is_absolute():
         for base in (Path.cwd(), folder):
-            if path.is_relative_to(base):
+            if path.is_relative_to(base) and path != base:
                 path = path.relative_to(base)
                 break
     text = str(path)

@@ -9,7 +9,7 @@ import math
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, overload
+from typing import Any, Literal, get_args, get_origin, overload
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict, ValidationError, create_model
@@ -271,8 +271,9 @@ class ProgramMaker:
                 raise ConfigError(
                     f"{self.name}: no parameter {key}{did_you_mean(key, known)}; parameters: {there}"
                 )
+        fields = self.model.model_fields
         try:
-            return dict(self.model(**given))
+            return dict(self.model(**{k: _member(fields[k].annotation, v) for k, v in given.items()}))
         except ValidationError as error:
             first = error.errors()[0]
             key, message = str(first["loc"][0]), first["msg"]
@@ -301,6 +302,13 @@ def _parameter_model(function: Callable[..., None], name: str) -> type[BaseModel
             raise TypeError(f"{name}: parameter {parameter.name} must be keyword-only and have a default")
         fields[parameter.name] = (parameter.annotation, parameter.default)
     return create_model(name, __config__=ConfigDict(extra="forbid", validate_default=True), **fields)
+
+
+def _member(annotation: Any, value: Any) -> Any:
+    """Return the member of a `Literal` that a text spells, for values from the command line."""
+    if get_origin(annotation) is Literal and isinstance(value, str):
+        return next((m for m in get_args(annotation) if str(m) == value), value)
+    return value
 
 
 def _type_name(annotation: Any) -> str:
