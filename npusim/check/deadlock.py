@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from npusim.check.place import Site
 from npusim.errors import DeadlockError
+from npusim.isa.instruction import Kind
 from npusim.isa.operand import Pipe
 from npusim.isa.sync import CrossCoreWaitFlag, PipeBarrier, WaitFlag
 from npusim.program.core import CoreId
@@ -22,6 +23,8 @@ class Blocked:
     """What stands at the head of every pipe that waits."""
     peers: dict[int, list[CoreId]]
     """For a cross-core wait, by position in the stream: the cores whose sets are missing."""
+    awaits_value: bool = False
+    """Whether its scalar unit waits for the value of an instruction that it has issued."""
 
 
 Node = tuple[CoreId, Pipe]
@@ -45,11 +48,18 @@ def deadlock_error(cores: list[Blocked]) -> DeadlockError:
             if node is not None:
                 circle = path[path.index(node) :]
                 text = "; ".join(_words(by_id, n) for n in circle)
+                if len(circle) == 1:
+                    return DeadlockError(
+                        f"deadlock: {text}, and {circle[0][0]} issues nothing more until then"
+                    )
                 return DeadlockError(f"deadlock: {text}; they wait in a circle")
             if dead_end is None:
                 dead_end = path
     assert dead_end is not None
     text = "; ".join(_words(by_id, n) for n in dead_end)
+    last = by_id[dead_end[-1][0]]
+    if not last.ended and last.waits[dead_end[-1][1]].op.kind is Kind.WAIT:
+        return DeadlockError(f"deadlock: {text}, and {last.core} issues nothing more until then")
     return DeadlockError(f"deadlock: {text}, and no stream has an instruction left that would set it")
 
 
@@ -98,4 +108,6 @@ def _words(by_id: dict[CoreId, Blocked], node: Node) -> str:
         return f"{subject} waits for flag {op.src.name}->{op.dst.name}#{op.id}"
     if isinstance(op, PipeBarrier):
         return f"{subject} waits at a barrier"
+    if blocked.awaits_value:
+        return f"{subject} waits for the value of {op.mnemonic} on {op.pipe.name}"
     return f"{subject} cannot issue {op.mnemonic}, the queue of {op.pipe.name} is full"

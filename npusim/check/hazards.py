@@ -16,10 +16,10 @@ from npusim.check.shadow import Conflict, Shadow
 from npusim.config.chip import Chip
 from npusim.errors import HazardError, OperandError
 from npusim.isa.instruction import Instruction
-from npusim.isa.operand import Access, Pipe, Space
+from npusim.isa.operand import REGISTERS, Access, Pipe, Space
 from npusim.isa.state import Atomic, State
 from npusim.isa.sync import CrossCoreSetFlag, CrossCoreWaitFlag, PipeBarrier, SetFlag, WaitFlag
-from npusim.program.core import CoreId
+from npusim.program.core import PIPES, SPACES, CoreId, CoreKind
 from npusim.program.program import SegmentSpec
 from npusim.units import grouped
 
@@ -122,6 +122,7 @@ class Watch:
         if record is not None and record.state is state:
             return record
         try:
+            self._check_core(self._cores[core].kind, op)
             op.check(self._chip, state)
             reads = self._runs(op, op.reads(state), "reads")
             writes = self._runs(op, op.writes(state), "writes")
@@ -145,6 +146,21 @@ class Watch:
             self._records.clear()
         self._records[id(op)] = record
         return record
+
+    def _check_core(self, kind: CoreKind, op: Instruction) -> None:
+        """Raise where a kind of core lacks a pipe, a memory or a register that an instruction names."""
+        if isinstance(op, SetFlag | WaitFlag):
+            for pipe in (op.src, op.dst):
+                if pipe is not Pipe.ALL and pipe not in PIPES[kind]:
+                    raise no_pipe(op, kind, pipe)
+        for name in op.roles:
+            operand = getattr(op, name)
+            if operand is not None and operand.space is not Space.GM and operand.space not in SPACES[kind]:
+                there = " ".join(s.short for s in SPACES[kind])
+                raise op.error(f"this core has no {operand.space.short} for {name}; it has {there}")
+        for index in (*op.registers_read(), *op.registers_written()):
+            if not 0 <= index < REGISTERS:
+                raise op.error(f"register must be r0..r{REGISTERS - 1}, not r{index}")
 
     def _runs(self, op: Instruction, accesses: tuple[Access, ...], verb: str) -> Runs:
         found = []
@@ -184,7 +200,10 @@ class Watch:
         for register in record.registers_read:
             made = self._registers.get((core, register))
             if made is None:
-                text = f"{op.mnemonic}: r{register} is used before anything set it"
+                text = (
+                    f"{op.mnemonic}: r{register} is used before anything set it; set it with GetValue or "
+                    f"ScalarAlu"
+                )
                 raise self._error(core, number, text)
             order.use_register(thread, core * WIDTH + Pipe.S, made)
         tick = order.step(thread)
@@ -220,7 +239,8 @@ class Watch:
         where = f"{name} bytes {grouped(conflict.start)} to {grouped(conflict.stop)}"
         subject = f"{site.op.mnemonic} ({site.pipe.name})"
         if conflict.other is None:
-            return HazardError(site.message(f"{subject} reads {where}, which nothing has written"))
+            text = f"{subject} reads {where}, which nothing has written; load or compute them first"
+            return HazardError(site.message(text))
         thread, _, position = conflict.other
         other = self._locate(thread // WIDTH, position)
         now, before = _VERBS[conflict.what]
@@ -303,8 +323,8 @@ class Watch:
                         core,
                         number,
                         f"CrossCoreSetFlag: set {count} of flag {op.id} may leave more than {limit} sets "
-                        f"that {who} has not waited for, and the counter overflows; wait for a flag from {who} at "
-                        f"least every {limit} sets",
+                        f"that {who} has not waited for, and the counter overflows; wait for a flag from "
+                        f"{who} at least every {limit} sets",
                     )
             self._cross.setdefault(key, deque()).append(Raised(clock, core, number))
 
@@ -323,6 +343,11 @@ class Watch:
 
 
 _VERBS = {"raw": ("reads", "writes"), "war": ("writes", "reads"), "waw": ("writes", "writes")}
+
+
+def no_pipe(op: Instruction, kind: CoreKind, pipe: Pipe) -> OperandError:
+    """Return the error for a pipe that a kind of core lacks."""
+    return op.error(f"this core has no pipe {pipe.name}; it has {' '.join(p.name for p in PIPES[kind])}")
 
 
 def _remedy(other: Site, site: Site) -> str:

@@ -123,12 +123,12 @@ class Shadow:
         if gap is not None:
             return Conflict("poison", *gap, None)
         for cell in self._carve(start, stop):
-            writer = cell.writer
-            if writer[0] != touch[0] and known[writer[0]] < writer[1]:
-                return Conflict("waw", cell.start, cell.stop, writer)
             reader = _unknown_read(cell, start, stop, touch[0], known)
             if reader is not None:
                 return Conflict("war", cell.start, cell.stop, reader)
+            writer = cell.writer
+            if writer[0] != touch[0] and known[writer[0]] < writer[1]:
+                return Conflict("waw", cell.start, cell.stop, writer)
             cell.atomics[touch[0]] = touch
         return None
 
@@ -203,7 +203,7 @@ def _unknown_atomic(cell: Cell, thread: int, known: Clock, ordered: bool) -> Tou
 
 
 def _unknown_read(cell: Cell, start: int, stop: int, thread: int, known: Clock) -> Touch | None:
-    """Return a read of some of the bytes that may still be under way; a pipe never overtakes its own reads."""
+    """Return a read of some of the bytes that may still be under way; no pipe overtakes its own reads."""
     for (reader, low, high), touch in cell.readers.items():
         if reader != thread and low < stop and start < high and known[reader] < touch[1]:
             return touch
@@ -214,6 +214,10 @@ def _write_conflict(
     cell: Cell, start: int, stop: int, thread: int, known: Clock, ordered: bool
 ) -> Conflict | None:
     low, high = max(start, cell.start), min(stop, cell.stop)
+    if cell.readers:  # first, since what is ordered behind a read is ordered behind what was read, too
+        found = _unknown_read(cell, start, stop, thread, known)
+        if found is not None:
+            return Conflict("war", low, high, found)
     writer, tick, _ = cell.writer
     if known[writer] < tick and (writer != thread or not ordered):
         return Conflict("waw", low, high, cell.writer)
@@ -221,8 +225,4 @@ def _write_conflict(
         found = _unknown_atomic(cell, thread, known, ordered)
         if found is not None:
             return Conflict("waw", low, high, found)
-    if cell.readers:
-        found = _unknown_read(cell, start, stop, thread, known)
-        if found is not None:
-            return Conflict("war", low, high, found)
     return None

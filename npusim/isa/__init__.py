@@ -21,7 +21,7 @@ from npusim.isa.scalar import (
     SetValue,
     SetVectorMask,
 )
-from npusim.isa.state import State
+from npusim.isa.state import Atomic, State
 from npusim.isa.sync import CrossCoreSetFlag, CrossCoreWaitFlag, Group, PipeBarrier, SetFlag, WaitFlag
 from npusim.isa.vector.arithmetic import (
     Add,
@@ -89,6 +89,7 @@ __all__ = [
     "AddRelu",
     "Adds",
     "And",
+    "Atomic",
     "Axpy",
     "BlockReduceMax",
     "BlockReduceMin",

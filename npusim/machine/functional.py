@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from npusim.check.deadlock import Blocked, deadlock_error
-from npusim.check.hazards import Watch
+from npusim.check.hazards import Watch, no_pipe
 from npusim.check.place import Site
 from npusim.config.chip import Chip
 from npusim.errors import OperandError
@@ -150,8 +150,7 @@ class FunctionalMachine:
             self._count()
             queue = queues.get(op.pipe)
             if queue is None:
-                text = f"{op.mnemonic}: this core has no pipe {op.pipe.name}"
-                raise OperandError(resolved.site(number).message(text))
+                raise self._placed(no_pipe(op, core.id.kind, op.pipe), resolved.site(number))
             issued: Any = watch.order.issued(core.index) if watch is not None else None
             kind, state = op.kind, core.state
             if not queue and (kind is Kind.WORK or kind is Kind.SCALAR):
@@ -265,6 +264,8 @@ class FunctionalMachine:
     def _cross_set(self, core: Core, op: CrossCoreSetFlag, entry: Entry) -> None:
         number, _, state, issued = entry
         receivers = self.receivers(core, op.group)
+        if not receivers:
+            raise op.error("no core of the launch receives this flag, so the next launch would find it")
         if self._watch is not None:
             indices = [r.index for r in receivers]
             self._watch.cross_set(core.index, number, op, indices, state, issued)
@@ -308,4 +309,4 @@ class FunctionalMachine:
                 missing = self.senders(core, site.op.group)
                 key = (core.index, site.op.id)
                 peers[site.number] = [c.id for c in missing if not self._cross.get((*key, c.index))]
-        return Blocked(core.id, core.done, waits, peers)
+        return Blocked(core.id, core.done, waits, peers, core.held is None and core.awaited is not None)

@@ -50,7 +50,7 @@ class Kernel:
         """
         shape = (shape,) if isinstance(shape, int) else shape
         if space not in SPACES[self.core.kind]:
-            raise ConfigError(f"{self.core}: no {space.short} on this core; it has {_names(self.core)}")
+            raise ConfigError(f"no {space.short} on this core; it has {_names(self.core)}")
         start = align_up(self._used[space], _START.get(space, 32))
         stop = start + dtype.bytes_of(math.prod(shape))
         room = self.chip.capacity_bytes(space.short)

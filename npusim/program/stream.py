@@ -140,16 +140,16 @@ class Reader:
             self.mark = self._frame.f_lasti  # the line is worked out when somebody asks
         elif self._written is not None:
             self.mark = next(self._written)
-        try:
-            changes = op.kind is Kind.STATE
-        except AttributeError:
+        if not isinstance(op, Instruction):
+            line = self.line_of(self.mark)
+            where = f"{short_path(self.file)}:{line}: " if line else ""
             raise ConfigError(
-                f"{short_path(self.file)}:{self.line_of(self.mark)}: {self._core}: a stream yields "
-                f"instructions, not {type(op).__name__}; splice lists and helpers in with `yield from`"
-            ) from None
-        if changes and self._kernel is not None:
+                f"{where}{self._core}: a stream yields instructions, not {_kind_of(op)}; splice lists and "
+                f"helpers in with `yield from`"
+            )
+        if op.kind is Kind.STATE and self._kernel is not None:
             self._kernel.state = op.update(self._kernel.state)
-        return op  # type: ignore[no-any-return]
+        return op
 
     def _finish(self) -> Instruction | None:
         """Go on with what drains the queues of the kernel, once the stream has ended."""
@@ -171,6 +171,10 @@ def _receives(generator: Any) -> bool:
             return False
         inner = getattr(inner, "gi_yieldfrom", None)
     return True
+
+
+def _kind_of(thing: object) -> str:
+    return f"the class {thing.__name__}" if isinstance(thing, type) else type(thing).__name__
 
 
 def _placed(error: NpusimError, core: CoreId | None, code: Any) -> NpusimError:

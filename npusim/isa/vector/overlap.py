@@ -43,9 +43,9 @@ def check_overlap(
             continue  # in place
         same = target.at.dtype.bits == source.at.dtype.bits or narrows
         written: dict[int, int] = {}
-        for repeat in range(repeats):
-            here = _visited(target, blocks, repeat)
-            there = _visited(source, source_blocks, repeat)
+        for repeat, lanes in enumerate(_lanes(plan)):
+            here = _visited(target, blocks_of(lanes, target.at.dtype), repeat)
+            there = _visited(source, blocks_of(lanes, source.at.dtype), repeat)
             for block in there:
                 if block in written and not _accumulation(accumulates, name, target, source):
                     raise error(
@@ -69,6 +69,11 @@ def _accumulation(accumulates: bool, name: str, dst: Strided, source: Strided) -
         and dst.at.dtype in (F16, S32, F32)
         and (dst.repeat == 0 or source.repeat == 0)
     )
+
+
+def _lanes(plan: Plan) -> list[int]:
+    """Return the lanes of every repeat; in counter mode the last one may have fewer."""
+    return [piece.lanes for piece in plan.pieces for _ in range(piece.repeats)]
 
 
 def _visited(operand: Strided, blocks: int, repeat: int) -> list[int]:
@@ -97,8 +102,8 @@ def check_feed(
     if dst >= stop or dst + (repeats - 1) * step + unit <= source.at.address:
         return
     written: dict[int, int] = {}
-    for repeat in range(repeats):
-        for block in _visited(source, blocks, repeat):
+    for repeat, lanes in enumerate(_lanes(plan)):
+        for block in _visited(source, blocks_of(lanes, source.at.dtype), repeat):
             if block in written:
                 raise error(
                     f"repeat {repeat} reads as src what repeat {written[block]} wrote to dst; "

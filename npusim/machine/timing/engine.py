@@ -173,8 +173,10 @@ class TimingMachine:
             if low.returns_value:
                 clock.until(Cause.WORK, time, number)
                 core.at = number
+                core.awaits_value = True
                 while pipe.value_time is None:
                     yield pipe.progress.wait()
+                core.awaits_value = False
                 time = max(time, pipe.value_time + self._flag_latency)
                 pipe.value_time = None
                 clock.until(Cause.FLAG, time, number)
@@ -391,4 +393,4 @@ class TimingMachine:
             if isinstance(place.op, CrossCoreWaitFlag):
                 senders = self._joined(core, place.op.group, False)
                 peers[place.number] = [s.id for s in senders if not core.raised(place.op.id, s.index)]
-        return Blocked(core.id, core.issued, waits, peers)
+        return Blocked(core.id, core.issued, waits, peers, core.awaits_value)

@@ -207,6 +207,8 @@ class CoreState:
         """When the scalar unit was done."""
         self.at: int | None = None
         """Position of the instruction that the scalar unit is blocked at."""
+        self.awaits_value = False
+        """Whether it is blocked there until the value of the instruction comes back."""
         self.dcache: OrderedDict[tuple[int, int], None] = OrderedDict()
         """Lines of global memory in the data cache, oldest first."""
         self._env = env
