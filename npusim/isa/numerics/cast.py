@@ -93,7 +93,7 @@ through `dequant_s32_f16`. float32 to float32 rounds to integers."""
 
 
 def cast(x: Array, src: DType, dst: DType, mode: RoundMode, *, saturate: bool) -> Array:
-    """Return `x` of type `src` as a new array of type `dst`: any two types, whether a chip has the pair or not.
+    """Return `x` of type `src` as a new array of type `dst`, whether or not a chip has the pair.
 
     | result    | saturating (the reset state)               | not saturating                          |
     |-----------|--------------------------------------------|-----------------------------------------|

@@ -60,7 +60,7 @@ def _block_by_block(
             _settle(bounds, out, s, acc, b)
         elif few is None:
             if not _within(out, limit):
-                i, j = np.divmod(_suspects(s, out, limit, bounds.grid), out.shape[1])
+                i, j = np.divmod(_suspects(s, out, limit, bounds.grid), bounds.right.rows)
                 _repair(bounds, out, s, acc, b, i, j)
         else:
             i, j = few

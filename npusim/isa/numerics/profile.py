@@ -68,7 +68,9 @@ class CubeNumerics:
                 self.summation, self.k0 >= 1
             ),
             "rounding must be rne unless the summation is fused": fused or self.rounding == "rne",
+            "k0 must be a power of two for tree": self.summation != "tree" or self.k0 & (self.k0 - 1) == 0,
             "align_frac goes with fused-aligned": aligned == (self.align_frac is not None),
+            "align_frac must be 1 to 40": self.align_frac is None or 1 <= self.align_frac <= 40,
             "align_min_exp goes with fused-aligned": aligned or self.align_min_exp is None,
             "input_rounding must be rne, rna or rz": self.input_rounding in ("rne", "rna", "rz"),
             "input_rounding goes with input_frac": self.input_frac is not None

@@ -198,8 +198,10 @@ def _arithmetic(operation: np.ufunc, a: Array, b: Array, dtype: DType, *, satura
     if not saturate:
         wrapped: Array = operation(a, b)
         return wrapped
+    _require(dtype.bits <= 32, dtype, "saturating arithmetic")
     limits = np.iinfo(dtype.np)
-    wide: Array = operation(a, b, dtype=np.int64)
+    products_of_u32 = operation is np.multiply and not dtype.is_signed
+    wide: Array = operation(a, b, dtype=np.uint64 if products_of_u32 else np.int64)
     return np.clip(wide, limits.min, limits.max).astype(dtype.np)
 
 
