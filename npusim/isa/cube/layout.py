@@ -2,7 +2,7 @@
 
 A fractal is 16 rows of 32 bytes (C0); in L0C it is 16 x 16 elements. A layout is two letters: the order of
 the fractals, then the order inside one; Z goes along rows first, N along columns first. L1 is NZ, L0A ZZ (NZ
-on 3510), L0B ZN, L0C NZ (hardware.md 4 and asc-devkit Mmad page, H).
+on 3510), L0B ZN, L0C NZ (asc-devkit Mmad and LoadData pages, H).
 """
 
 from __future__ import annotations

@@ -15,6 +15,7 @@ from movement_bench import BT, L0A, L0B, L0C, UB, Bench, assert_touches_what_it_
 from npusim.errors import OperandError
 from npusim.isa.cube import Mmad
 from npusim.isa.cube.forms import mmad
+from npusim.isa.cube.layout import unpack_s4
 from npusim.isa.dtype import BF16, F16, F32, S4, S8, S32, DType
 from npusim.isa.operand import Operand, Pipe
 from npusim.isa.state import RESET, State
@@ -373,3 +374,11 @@ def test_the_cube_orders_large_results_by_itself(chip: object) -> None:
 def test_encoding_round_trip() -> None:
     for op in (product(F16, 1, 2, 3), product(S8, 4, 5, 6, bias=Operand(BT, S32, 64))):
         assert Mmad.decode(op.encode()) == op
+
+
+def test_pairs_of_4_bit_elements_keep_their_order() -> None:
+    """Products cannot tell, since A and B are unpacked alike."""
+    assert unpack_s4(np.array([[0x21, 0xF7], [0x80, 0x9A]], np.uint8)).tolist() == [
+        [1, 2, 7, -1],
+        [0, -8, -6, -7],
+    ]
