@@ -143,12 +143,12 @@ def test_select(chip: Chip, mode: SelectMode, data: st.DataObject, seed: int, dt
                     bit = register >> lane & 1
                 else:
                     bit = cells.get(op.bits.address * 8 + r * lanes + lane, 1)
-                if bit:
-                    results.append(cells.get(where("src0", r, lane), width))
-                elif mode is SelectMode.TENSOR_SCALAR:
-                    results.append(op.scalar.bits)
+                chosen = cells.get(where("src0", r, lane), width)
+                if mode is SelectMode.TENSOR_SCALAR:
+                    other = op.scalar.bits
                 else:
-                    results.append(cells.get(where("src1", r, lane), width))
+                    other = cells.get(where("src1", r, lane), width)
+                results.append(chosen if bit else other)
             for (r, lane), result in zip(repeat, results, strict=True):
                 cells.put(where("dst", r, lane), width, result)
 

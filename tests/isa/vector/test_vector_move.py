@@ -153,13 +153,12 @@ def test_gather_mask(
                     chosen = i % every == which
                 else:
                     chosen = bool(cells.get((op.bits.address + r * op.bits_repeat * 32) * 8 + i, 1))
-                if chosen:
-                    bit = place(op.src.address, dtype, op.src_block, op.src_repeat, r, i)
-                    kept.append(cells.get(bit, width))
+                bit = place(op.src.address, dtype, op.src_block, op.src_repeat, r, i)
+                kept.extend([cells.get(bit, width)][: int(chosen)])
         for i, bits in enumerate(kept):
             cells.put(op.dst.address * 8 + i * width, width, bits)
 
-    run(chip, op, state, seed, expect)
+    run(chip, op, state, seed, expect, all_written=bool(pattern))
     bench = Bench(chip, seed)
     if pattern:
         assert op.execute(bench.core, state) == len(kept)
