@@ -132,7 +132,16 @@ class Tile(Operand):
 class Reg(NamedTuple):
     """A scalar register used as a value; its content never decides addresses, lengths or control."""
 
-    index: int
+    index: int  # type: ignore[assignment]  # hides tuple.index
+
+    def __eq__(self, other: object) -> bool:  # a register is not the immediate of its number
+        return type(other) is Reg and self.index == other.index
+
+    def __ne__(self, other: object) -> bool:
+        return not self == other
+
+    def __hash__(self) -> int:
+        return hash((Reg, self.index))
 
     def __str__(self) -> str:
         return f"r{self.index}"

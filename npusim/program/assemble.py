@@ -8,6 +8,7 @@ import json
 import math
 import re
 import zlib
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, NoReturn, get_args
 
@@ -139,6 +140,12 @@ class _Parser:
             self.fail(f"not JSON: {text}")
         return value
 
+    def _known(self, what: str, word: str, known: Iterable[str]) -> None:
+        known = list(known)
+        if word not in known:
+            near = did_you_mean(word, known) or f"; one of {' '.join(known)}"
+            self.fail(f"{what} {word!r} is not known{near}")
+
     def _number(self, what: str, text: str, low: int) -> int:
         if not (text.isascii() and text.isdigit() and len(text) <= 15 and int(text) >= low):
             self.fail(f"{what} must be a whole number from {low} on, not {text}")
@@ -166,10 +173,8 @@ class _Parser:
             self.fail(f"segments are numbered in order; this is {len(self._segments)}, not {index}")
         if any(s.name == name for s in self._segments):
             self.fail(f"segment {name} is declared twice")
-        if dtype not in BY_NAME:
-            self.fail(f"element type {dtype!r} is not known{did_you_mean(dtype, BY_NAME)}")
-        if role not in _ROLES:
-            self.fail(f"role must be one of {', '.join(_ROLES)}, not {role}{did_you_mean(role, _ROLES)}")
+        self._known("element type", dtype, BY_NAME)
+        self._known("role", role, _ROLES)
         extents = tuple(self._number("extent", e, 1) for e in shape.split("x"))
         kind = BY_NAME[dtype]
         if kind.bytes_of(math.prod(extents)) > _MOST_BYTES:
@@ -183,9 +188,7 @@ class _Parser:
         self._segments[number].data.append(text)
 
     def _read_launch(self, name: str, kind: str, blocks: str) -> None:
-        if kind not in _KINDS:
-            near = did_you_mean(kind, _KINDS)
-            self.fail(f"launch kind must be one of {', '.join(_KINDS)}, not {kind}{near}")
+        self._known("launch kind", kind, _KINDS)
         self._launches.append(_Launch(name, _KINDS[kind], self._number("blocks", blocks, 1)))
         self._core = None
 

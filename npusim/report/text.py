@@ -165,7 +165,7 @@ def _memory(report: Report) -> str:
     gm = report.gm
     return (
         f"{_rate(gm.useful_gb_per_s)} GB/s useful, {_rate(gm.achieved_gb_per_s)} GB/s moved by the cores; "
-        f"{_percent(gm.l2_hit_rate)} of the bytes hit L2, main memory is at {_percent(gm.utilization)} of "
+        f"{_percent(gm.l2_hit_rate)} of the bytes hit L2, main memory runs at {_percent(gm.utilization)} of "
         f"its nominal rate"
     )
 
@@ -236,6 +236,8 @@ def _spread(report: Report, busy: Mapping[str, object]) -> str:
     pipe = next(k for k, v in works.items() if v is shares).partition(" ")[2]
     (low, idle), (high, full) = min(shares), max(shares)
     total = report.total_cycles
+    if low == high:
+        return f"means over the cores; {pipe} works {_share(low, total)} % on every one"
     return (
         f"means over the cores; {pipe} works from {_share(low, total)} % ({idle}) to "
         f"{_share(high, total)} % ({full})"
