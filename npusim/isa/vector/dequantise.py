@@ -10,7 +10,7 @@ from npusim.isa.numerics.cast import dequant_s32_f16, requant_b8
 from npusim.isa.operand import Access
 from npusim.isa.state import State
 from npusim.isa.vector.lanes import LaneWise, immediate, ub
-from npusim.isa.vector.walk import Plan, Strided, load, one_by_one, plan_of, repeated, runs_of, store
+from npusim.isa.vector.walk import Plan, Strided, load, plan_of, repeated, runs_of, store
 from npusim.units import BLOCK_BYTES
 
 HALF_BYTES = BLOCK_BYTES // 2
@@ -101,9 +101,7 @@ class CastDequant(LaneWise):
             super(CastDequant, self).execute(core, state)
             return
         plan = self.plan(state)
-        walked = (S16, self.dst_block, self.dst_repeat, S16, self.src_block, self.src_repeat)
-        steps = one_by_one(plan, (self.repeat, *walked)) if plan.rewrites else plan.steps
-        for step in steps:
+        for step in plan.serial if plan.rewrites else plan.steps:
             x = load(core, self.src, step.windows[1], step.piece.lanes)
             to = step.windows[0]
             halves = to._replace(offset=to.offset + self._half, strides=(*to.strides[:2], 1))

@@ -22,9 +22,7 @@ from npusim.isa.vector.walk import (
     Strided,
     accesses,
     blocks_of,
-    feeds,
     load,
-    one_by_one,
     plan_of,
     store,
 )
@@ -53,22 +51,21 @@ class VectorInstruction(Instruction):
             raise self.error(
                 f"{chip.name} does not have it: no {self.cost_class} in vector.cycles_per_repeat"
             )
-        for name, role in self.roles.items():
-            operand = getattr(self, name)
-            if operand is None:
-                continue
+        placed = [(n, getattr(self, n), r) for n, r in self.roles.items() if getattr(self, n) is not None]
+        for name, operand, role in placed:
             if operand.space not in role.spaces:
                 allowed = " or ".join(s.short for s in role.spaces)
                 raise self.error(
                     f"{name} must be in {allowed}, not {operand.space.short}; copy it there first"
                 )
+        self.check_types()
+        for name, operand, _ in placed:
             alignment = self.alignment(name)
             if operand.address % alignment or operand.address < 0:
                 raise self.error(
                     f"{name} must start at a multiple of {alignment} bytes in {operand.space.short}, "
                     f"not at {operand.address:#x}"
                 )
-        self.check_types()
         self.check_fields()
         self.check_mask(state)
         self.check_bounds(chip, state)
@@ -279,16 +276,12 @@ class LaneWise(Repeated):
 
     def check_mask(self, state: State) -> None:
         """Raise where the mask selects no lane, or the lanes a result cannot be written to."""
-        lanes = self.plan(state).lanes
-        if not state.counter_mode and self.repeat and not state.mask & ((1 << lanes) - 1):
+        plan, dst = self.plan(state), self.strided()[0]
+        if not state.counter_mode and self.repeat and not plan.pieces:
             raise self.error(
-                f"the mask must select one of the {lanes} lanes, not none; set it with SetVectorMask"
+                f"the mask must select one of the {plan.lanes} lanes, not none; set it with SetVectorMask"
             )
-        dst = self.strided()[0]
-        if (
-            dst.block == 0
-            and blocks_of(self.plan(state).pieces[0].lanes if self.repeat else 1, dst.at.dtype) > 1
-        ):
+        if plan.pieces and not dst.block and blocks_of(plan.pieces[0].lanes, dst.at.dtype) > 1:
             raise self.error("dst_block must be 1 or more, not 0, where a repeat writes more than one block")
 
     def check_bounds(self, chip: Chip, state: State) -> None:
@@ -340,9 +333,8 @@ class LaneWise(Repeated):
                 sources.insert(0, target)
             target[...] = self.compute(core, state, *sources)
             return
-        geometry = layout.geometry(self)
-        serial = plan.rewrites or (plan.broadcast and feeds(plan, operands, geometry))
-        steps = one_by_one(plan, geometry) if serial else plan.steps
+        serial = plan.rewrites or (plan.broadcast and plan.feeds(operands))
+        steps = plan.serial if serial else plan.steps
         for step in steps:
             lanes = step.piece.lanes
             sources = [

@@ -41,15 +41,19 @@ def check_overlap(
         span = (blocks - 1) * target.block + 1
         if source[1:] == target[1:] and source.at[:3] == target.at[:3] and target.repeat >= span:
             continue  # in place
+        may_feed = _accumulation(accumulates, name, target, source)
+        if may_feed and source == target:
+            continue  # all repeats into one place
         same = target.at.dtype.bits == source.at.dtype.bits or narrows
         written: dict[int, int] = {}
         for repeat, lanes in enumerate(_lanes(plan)):
             here = _visited(target, blocks_of(lanes, target.at.dtype), repeat)
             there = _visited(source, blocks_of(lanes, source.at.dtype), repeat)
-            for block in there:
-                if block in written and not _accumulation(accumulates, name, target, source):
+            if not may_feed:
+                fed = next((block for block in there if block in written), None)
+                if fed is not None:
                     raise error(
-                        f"repeat {repeat} reads as {name} what repeat {written[block]} wrote to dst; "
+                        f"repeat {repeat} reads as {name} what repeat {written[fed]} wrote to dst; "
                         f"keep the two apart, or let every repeat work in place"
                     )
             equal = same and here[0] == there[0] and (target.block == source.block or len(here) == 1)

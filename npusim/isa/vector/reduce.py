@@ -36,8 +36,7 @@ from npusim.units import BLOCK_BYTES, ceil_div
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reduction(Repeated):
-    """Base of the reductions: every repeat of `src` gives some results, the next repeat's `dst_repeat` units
-    on.
+    """Base of the reductions: every repeat gives some results, `dst_repeat` units behind those before.
 
     A unit is the room that a repeat's results take. A result none of whose lanes run is not written.
     """

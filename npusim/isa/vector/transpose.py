@@ -194,8 +194,8 @@ class TransDataTo5HD(Repeated):
 
     def work(self, chip: Chip, state: State) -> Work:
         """Return head + repeats x the larger of throughput and bank conflicts."""
-        reads = tuple(Walk(a, 0, self.src_repeat * BLOCK_BYTES, 1) for a in self.src)
-        writes = tuple(Walk(a, 0, self.dst_repeat * BLOCK_BYTES, 1) for a in self.dst)
+        reads = _walks(self.src, self.src_repeat)
+        writes = _walks(self.dst, self.dst_repeat)
         elements = self.repeat * ROWS * self._width(False)[0]
         return self.cost(chip, self.dtype, self.repeat, elements, reads, writes)
 
@@ -204,6 +204,14 @@ class TransDataTo5HD(Repeated):
         """Transpose a matrix of 16 x 16 halves."""
         rows = [i * BLOCK_BYTES for i in range(ROWS)]
         return cls(dst=tuple(0x10000 + r for r in rows), src=tuple(rows), dtype=F16)
+
+
+def _walks(addresses: tuple[int, ...], repeat: int) -> tuple[Walk, ...]:
+    """Return how rows are visited."""
+    step = _even_step(addresses)
+    if step is not None:
+        return (Walk(addresses[0], step, repeat * BLOCK_BYTES, ROWS),)
+    return tuple(Walk(a, 0, repeat * BLOCK_BYTES, 1) for a in addresses)
 
 
 def _even_step(addresses: tuple[int, ...]) -> int | None:

@@ -7,7 +7,8 @@ elements as the mask counts, in as few repeats as that takes (asc-devkit, mask o
 
 from __future__ import annotations
 
-from functools import lru_cache
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -62,9 +63,15 @@ class Step(NamedTuple):
     windows: tuple[Window, ...]
 
 
-class Plan(NamedTuple):
+Triple = tuple[DType, int, int]
+"""Element type, block stride and repeat stride of an operand."""
+
+
+@dataclass(frozen=True)
+class Plan:
     """Everything about an instruction's walk that does not depend on addresses."""
 
+    operands: tuple[Triple, ...]
     lanes: int
     """Elements of one full repeat."""
     pieces: tuple[Piece, ...]
@@ -86,6 +93,28 @@ class Plan(NamedTuple):
         """Lanes that run, over all repeats."""
         return sum(p.repeats * p.bits.bit_count() for p in self.pieces)
 
+    @cached_property
+    def serial(self) -> tuple[Step, ...]:
+        """The steps of one repeat each."""
+        return tuple(
+            step_of(piece._replace(first=piece.first + i, repeats=1), self.operands)
+            for piece in self.pieces
+            for i in range(piece.repeats)
+        )
+
+    def feeds(self, places: tuple[Operand, ...]) -> bool:
+        """Whether the destination reaches into a source that all repeats read at the same place."""
+        (dtype, block, repeat), *sources = self.operands
+        lanes = self.pieces[0].lanes
+        start = places[0].address
+        reach = (self.repeats - 1) * repeat + (blocks_of(lanes, dtype) - 1) * block + 1
+        stop = start + reach * BLOCK_BYTES
+        for at, (source, source_block, source_repeat) in zip(places[1:], sources, strict=True):
+            span = ((blocks_of(lanes, source) - 1) * source_block + 1) * BLOCK_BYTES
+            if source_repeat == 0 and at.address < stop and start < at.address + span:
+                return True
+        return False
+
 
 Geometry = tuple[Any, ...]
 """(repeat, then type, block stride and repeat stride of every operand), destination first."""
@@ -106,12 +135,15 @@ def counted_plan(count: int, geometry: Geometry) -> Plan:
 
 
 def _plan(lanes: int, pieces: tuple[Piece, ...], geometry: Geometry) -> Plan:
-    operands = _triples(geometry)
+    operands: tuple[Triple, ...] = tuple(
+        (geometry[i], geometry[i + 1], geometry[i + 2]) for i in range(1, len(geometry), 3)
+    )
     row = None
     if pieces and pieces[0].mask is None and all(_dense(lanes, pieces, *operand) for operand in operands):
         row = (sum(p.repeats * p.lanes for p in pieces),)
     many = sum(p.repeats for p in pieces) > 1
     return Plan(
+        operands,
         lanes,
         pieces,
         row,
@@ -119,10 +151,6 @@ def _plan(lanes: int, pieces: tuple[Piece, ...], geometry: Geometry) -> Plan:
         many and _rewrites(pieces, *operands[0]),
         many and any(repeat == 0 for _, _, repeat in operands[1:]),
     )
-
-
-def _triples(geometry: Geometry) -> list[tuple[DType, int, int]]:
-    return [geometry[i : i + 3] for i in range(1, len(geometry), 3)]
 
 
 def _dense(lanes: int, pieces: tuple[Piece, ...], dtype: DType, block: int, repeat: int) -> bool:
@@ -139,19 +167,6 @@ def _rewrites(pieces: tuple[Piece, ...], dtype: DType, block: int, repeat: int) 
     rows = np.arange(sum(p.repeats for p in pieces))[:, None]
     visited = rows * repeat + np.arange(blocks) * block
     return len(np.unique(visited)) < visited.size
-
-
-def feeds(plan: Plan, operands: tuple[Operand, ...], geometry: Geometry) -> bool:
-    """Whether the destination reaches into a source that all repeats read at the same place."""
-    (dtype, block, repeat), *sources = _triples(geometry)
-    lanes = plan.pieces[0].lanes
-    start = operands[0].address
-    stop = start + ((plan.repeats - 1) * repeat + (blocks_of(lanes, dtype) - 1) * block + 1) * BLOCK_BYTES
-    for at, (source, source_block, source_repeat) in zip(operands[1:], sources, strict=True):
-        span = ((blocks_of(lanes, source) - 1) * source_block + 1) * BLOCK_BYTES
-        if source_repeat == 0 and at.address < stop and start < at.address + span:
-            return True
-    return False
 
 
 def lanes_of(*dtypes: DType) -> int:
@@ -177,7 +192,7 @@ def pieces_of(counter_mode: bool, mask: int, repeat: int, lanes: int) -> tuple[P
     return (Piece(0, repeat, top, None if mask == (1 << top) - 1 else mask),)
 
 
-def step_of(piece: Piece, operands: list[tuple[DType, int, int]]) -> Step:
+def step_of(piece: Piece, operands: tuple[Triple, ...]) -> Step:
     """Return the windows of a piece."""
     chosen = None
     if piece.mask is not None:
@@ -193,16 +208,6 @@ def window_of(piece: Piece, dtype: DType, block: int, repeat: int) -> Window:
         (piece.repeats, blocks_of(piece.lanes, dtype), BLOCK_BYTES // size),
         (repeat * BLOCK_BYTES, block * BLOCK_BYTES, size),
     )
-
-
-def one_by_one(plan: Plan, geometry: Geometry) -> list[Step]:
-    """Split a plan into steps of one repeat."""
-    operands = _triples(geometry)
-    return [
-        step_of(piece._replace(first=piece.first + i, repeats=1), operands)
-        for piece in plan.pieces
-        for i in range(piece.repeats)
-    ]
 
 
 def load(core: CoreView, at: Operand, window: Window, lanes: int) -> Array:
@@ -258,12 +263,29 @@ def pack_s4(elements: Array) -> Array:
 
 def accesses(operand: Strided, pieces: tuple[Piece, ...]) -> list[Access]:
     """Return the bytes of an operand that the lanes of all pieces touch."""
-    return [
-        access
-        for piece in pieces
-        for start, stop in _lane_runs(piece)
-        for access in _run_accesses(operand, piece, start, stop)
-    ]
+    found: list[Access] = []
+    for piece in pieces:
+        runs = [(0, piece.lanes)] if piece.mask is None else runs_of(piece.mask)
+        if operand.block == 1 and len(runs) > 2 and (even := _even_access(operand, piece, runs)):
+            found.append(even)
+        else:
+            found += [a for start, stop in runs for a in _run_accesses(operand, piece, start, stop)]
+    return found
+
+
+def _even_access(operand: Strided, piece: Piece, runs: list[tuple[int, int]]) -> Access | None:
+    """Return runs of one length at one distance, such as every second lane, as one access."""
+    (first, stop), (second, _) = runs[:2]
+    length, distance = stop - first, second - first
+    bits = operand.at.dtype.bits
+    if bits < 8 or any(run != (first + i * distance, stop + i * distance) for i, run in enumerate(runs)):
+        return None
+    start = operand.at.address + piece.first * operand.repeat * BLOCK_BYTES + first * bits // 8
+    counts: tuple[int, ...] = (len(runs),)
+    strides: tuple[int, ...] = (distance * bits // 8,)
+    if piece.repeats > 1 and operand.repeat:
+        counts, strides = (piece.repeats, *counts), (operand.repeat * BLOCK_BYTES, *strides)
+    return Access(operand.at.space, operand.at.segment, start, length * bits // 8, counts, strides)
 
 
 def repeated(at: Operand, offset: int, size: int, repeats: int, stride: int) -> Access:
@@ -287,11 +309,6 @@ def runs_of(bits: int) -> list[tuple[int, int]]:
         place += skip + length
         bits >>= length
     return runs
-
-
-def _lane_runs(piece: Piece) -> list[tuple[int, int]]:
-    """Return the lanes of a piece as half-open runs."""
-    return [(0, piece.lanes)] if piece.mask is None else runs_of(piece.mask)
 
 
 def _run_accesses(operand: Strided, piece: Piece, start: int, stop: int) -> list[Access]:
