@@ -254,6 +254,7 @@ class MaskMove(VectorInstruction):
 
     types: ClassVar[frozenset[DType]] = frozenset(d for d in DType if d.bits >= 8)
     cost_class: ClassVar[str] = "copy"
+    counts: ClassVar[bool] = False
 
     def alignment(self, name: str) -> int:
         """Bytes to which the start of an operand is aligned."""

@@ -9,12 +9,13 @@ from collections.abc import Generator
 from dataclasses import replace
 from typing import Any
 
-from npusim.isa.dtype import DType
+from npusim.isa.dtype import S16, DType
 from npusim.isa.instruction import Instruction, OriginKind
 from npusim.isa.operand import Operand, Pipe
 from npusim.isa.scalar import SetMaskCount, SetMaskNorm, SetVectorMask
 from npusim.isa.state import FULL_MASK, State
 from npusim.isa.sync import PipeBarrier
+from npusim.isa.vector.dequantise import CastDequant
 from npusim.isa.vector.gather import GatherMask
 from npusim.isa.vector.lanes import VectorInstruction, layout_of
 from npusim.isa.vector.reduce import WholeReduceSum
@@ -31,11 +32,13 @@ def contiguous(
 
     `operands` are fields of the class; repeat strides that are not given are those of dense operands, smaller
     for the narrower of two types."""
-    names = layout_of(cls).names
+    if not cls.counts:
+        raise TypeError(f"{cls.__name__} does not count elements; give its repeats instead")
+    names = [n for n in layout_of(cls).names if n in operands]
     key = (cls, *[operands[n].dtype for n in names])
     strides = _STRIDES.get(key)
     if strides is None:
-        strides = _STRIDES[key] = _dense_strides(cls, key[1:])
+        strides = _STRIDES[key] = _dense_strides(cls, dict(zip(names, key[1:], strict=True)))
     return [*counter_mode(count, state), cls(**{**strides, **operands}, origin=EXPANSION)]
 
 
@@ -69,11 +72,12 @@ def normal_mode(mask: int, state: State) -> list[Instruction]:
 _STRIDES: dict[Any, dict[str, int]] = {}
 
 
-def _dense_strides(cls: type[VectorInstruction], dtypes: tuple[DType, ...]) -> dict[str, int]:
+def _dense_strides(cls: type[VectorInstruction], dtypes: dict[str, DType]) -> dict[str, int]:
     """Return the repeat strides of dense operands with these element types."""
-    lanes = lanes_of(*dtypes)
-    names = layout_of(cls).names
-    return {f"{n}_repeat": lanes * d.bits // BLOCK_BITS for n, d in zip(names, dtypes, strict=True)}
+    if cls is CastDequant and dtypes["src"] is S16:
+        dtypes = {**dtypes, "dst": S16}  # half a block of bytes for every block of the source
+    lanes = lanes_of(*dtypes.values())
+    return {f"{n}_repeat": lanes * d.bits // BLOCK_BITS for n, d in dtypes.items()}
 
 
 def gather_mask(

@@ -42,6 +42,8 @@ class VectorInstruction(Instruction):
     types: ClassVar[frozenset[DType]] = frozenset()
     """Element types of the operands."""
     max_stride: ClassVar[int] = 255
+    counts: ClassVar[bool] = True
+    """Whether there is a counter mode."""
 
     # ---- rules ---------------------------------------------------------------------------------------------
 

@@ -148,6 +148,7 @@ class Brcb(Repeated):
 
     types: ClassVar[frozenset[DType]] = WORDS
     cost_class: ClassVar[str] = "brcb"
+    counts: ClassVar[bool] = False
     max_stride: ClassVar[int] = 65_535
 
     def check_fields(self) -> None:

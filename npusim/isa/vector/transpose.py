@@ -30,6 +30,7 @@ class Transpose(VectorInstruction):
 
     types: ClassVar[frozenset[DType]] = frozenset({F16, S16, U16})
     cost_class: ClassVar[str] = "transpose"
+    counts: ClassVar[bool] = False
 
     def check_bounds(self, chip: Chip, state: State) -> None:
         """Check bounds, and that source and destination are the same bytes or have none in common."""
@@ -80,6 +81,7 @@ class TransDataTo5HD(Repeated):
 
     types: ClassVar[frozenset[DType]] = frozenset({S8, U8, F16, S16, U16, F32, S32, U32})
     cost_class: ClassVar[str] = "transpose"
+    counts: ClassVar[bool] = False
     max_stride: ClassVar[int] = 65_535
 
     def check_types(self) -> None:

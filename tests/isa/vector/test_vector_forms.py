@@ -9,13 +9,24 @@ import vector_exact as exact
 from vector_bench import Bench
 
 from npusim.config.chip import Chip
-from npusim.isa.dtype import F16, F32, S32, U32
+from npusim.isa.dtype import F16, F32, S8, S16, S32, U8, U32, DType
 from npusim.isa.instruction import Instruction, OriginKind
 from npusim.isa.operand import Tile
 from npusim.isa.scalar import SetVectorMask
 from npusim.isa.state import FULL_MASK, RESET, State
 from npusim.isa.sync import PipeBarrier
-from npusim.isa.vector import Add, Adds, Cast, Duplicate, MulAddDst, WholeReduceSum
+from npusim.isa.vector import (
+    Add,
+    Adds,
+    Brcb,
+    Cast,
+    CastDequant,
+    Duplicate,
+    MulAddDst,
+    Select,
+    SelectMode,
+    WholeReduceSum,
+)
 from npusim.isa.vector.forms import contiguous, gather_mask, masked, reduce_sum
 from npusim.isa.vector.lanes import ub
 
@@ -151,3 +162,35 @@ def test_forms_take_tiles() -> None:
     tile = Tile(ub(F32, 0), (4, 32))
     (*_, op) = contiguous(Adds, count=32, state=RESET, dst=tile[1], src=tile[2], scalar=1.0)
     assert (op.dst.address, op.src.address) == (128, 256)  # type: ignore[attr-defined]
+
+
+def test_contiguous_needs_a_counter_mode() -> None:
+    with pytest.raises(TypeError, match=r"^Brcb does not count elements; give its repeats instead$"):
+        contiguous(Brcb, count=16, state=RESET, dst=ub(F32, 0x1000), src=ub(F32, 0))
+
+
+@pytest.mark.parametrize("dtype", [F16, F32])
+def test_contiguous_select_with_a_value(chip: Chip, dtype: DType) -> None:
+    bench = Bench(chip, 9)
+    steps = contiguous(
+        Select, count=200, state=RESET, dst=ub(dtype, 0x1000), src0=ub(dtype, 0), bits=ub(U8, 0x8000),
+        scalar=-1.0, mode=SelectMode.TENSOR_SCALAR,
+    )  # fmt: skip
+    source = bench.core.view(ub(dtype, 0), (200,)).copy()
+    bits = bench.core.view(ub(U8, 0x8000), (25,)).copy()
+    state = RESET
+    for op in steps:
+        op.check(chip, state)
+        op.execute(bench.core, state)
+        state = op.update(state)
+    found = bench.core.view(ub(dtype, 0x1000), (200,))
+    for i in range(200):
+        wanted = source[i] if bits[i // 8] >> i % 8 & 1 else dtype.np.type(-1)
+        assert found[i].tobytes() == wanted.tobytes()
+
+
+def test_contiguous_bytes_of_castdequant_lie_in_halves_of_blocks() -> None:
+    (*_, op) = contiguous(CastDequant, count=256, state=RESET, dst=ub(S8, 0x1000), src=ub(S16, 0))
+    assert (op.dst_repeat, op.src_repeat) == (8, 8)  # type: ignore[attr-defined]
+    (*_, op) = contiguous(CastDequant, count=256, state=RESET, dst=ub(F16, 0x1000), src=ub(S32, 0))
+    assert (op.dst_repeat, op.src_repeat) == (4, 8)  # type: ignore[attr-defined]
