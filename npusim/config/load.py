@@ -108,7 +108,7 @@ def _resolve(chain: list[tuple[Found, Document]]) -> _Resolved:
         resolved.errors += sources.errors
         resolved.sources |= sources.found
         resolved.files.append(sources)
-        body = {key: value for key, value in document.data.items() if key not in ("extends", "sources")}
+        body = {key: value for key, value in document.data.items() if key != "extends"}
         resolved.document = merge(resolved.document, Document(body, document.places))
     return resolved
 

@@ -33,6 +33,7 @@ def sourced(body: str, section: str) -> str:
     [
         ("buffers: {ub_kb: 64}", "buffers", "buffers.ub_kb: unknown field; did you mean ub_kib?"),
         ("ub_kib: 64", "ub_kib", "ub_kib: unknown field; did you mean buffers.ub_kib?"),
+        ("ids: 3", "ids", "ids: unknown field; did you mean flags.ids?"),
         ("bufers: {ub_kib: 64}", "bufers", "bufers: unknown field; did you mean buffers?"),
         ("frobnicate: 64", "frobnicate", "frobnicate: unknown field"),
         ("hbm: {<<: {size_gib: 1}}", "hbm", "hbm.<<: unknown field"),

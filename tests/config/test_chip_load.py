@@ -422,6 +422,24 @@ def test_the_resolved_form_shows_source_and_confidence_beside_each_number() -> N
     assert "  nominal_gb_per_s: 100                      # L  chosen for teaching" in lines
 
 
+def test_the_resolved_form_has_a_line_per_source_in_the_order_of_the_values() -> None:
+    chip = load_chip("ascend-910b4")
+    lines = resolved_yaml(chip).partition("\nsources:\n")[2].splitlines()
+    assert [line.partition(":")[0].strip() for line in lines] == list(
+        dict.fromkeys(path.partition("[")[0] for path in chip.numbers())
+    )
+    assert '  hbm.size_gib: {from: "CANNBot device sheet", confidence: M}' in lines
+
+
+def test_any_source_text_survives_the_resolved_form(write: Write, folder: Path) -> None:
+    text = r"a\n# b\x07: \x85 {c} " + "long " * 60
+    name = write(f'hbm: {{size_gib: 7}}\nsources: {{hbm: {{from: "{text}", confidence: M}}}}\n')
+    chip = load_chip(name)
+    assert chip.sources["hbm.size_gib"].source.startswith("a\n# b\x07: \x85 {c} long")
+    (folder / "again.yaml").write_text(resolved_yaml(chip), encoding="utf-8")
+    assert load_chip("again.yaml") == chip
+
+
 def test_a_chip_survives_json(folder: Path) -> None:
     chip = load_chip("ascend-910b4")
     assert Chip.model_validate_json(chip.model_dump_json(by_alias=True)) == chip

@@ -146,6 +146,7 @@ def test_only_a_file_without_a_parent_must_be_complete(path: str) -> None:
     assert not accepts(SCHEMA, chip)
     assert accepts(SCHEMA, {**chip, "extends": "toy"})
     assert accepts(SCHEMA, {**chip, "name": "_base"})
+    assert not accepts(SCHEMA, {**chip, "name": "no_base"})
 
 
 @pytest.mark.parametrize("path", ["schema", "name"])
