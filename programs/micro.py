@@ -64,7 +64,7 @@ PLACES = {
     "free": (0x0, 0x8100, 0x10000),
     "sources": (0x0, 0x8000, 0x10000),
     "in_place": (0x0, 0x14100, 0x0),
-    "shifted": (0x0, 0x14100, 0x20),
+    "shifted": (0x0, 0x14100, 0x8020),
 }
 """Byte addresses of src0, src1 and dst: no conflict; both sources in one bank group; dst equal to src0; dst
 32 bytes behind src0 in the same bank (the cases of the vendor's bank conflict sample).

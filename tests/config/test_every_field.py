@@ -88,7 +88,7 @@ def others(chip):
         isa.DataCopy(dst=at(l1, isa.F16), src=at(ub, isa.F16), block_len=64),
         isa.DataCopy(dst=at(ub, isa.F16), src=at(l1, isa.F16), block_len=64),
         isa.load_b(at(Space.L0B, isa.F16), at(l1, isa.F16), 64, 64),
-        isa.Add(dst=at(ub, isa.F32, 0x20), src0=at(ub, isa.F32), src1=at(ub, isa.F32, 0x12000), repeat=63),
+        isa.Add(dst=at(ub, isa.F32, 0x8020), src0=at(ub, isa.F32), src1=at(ub, isa.F32, 0x12000), repeat=63),
         *(
             isa.Gather(dst=at(ub, t, 0x8000), src=at(ub, t), offsets=at(ub, isa.U32, 0x4000), src_bytes=512)
             for t in (isa.F16, isa.BF16, isa.S16, isa.U16)

@@ -50,9 +50,7 @@ def bank_cycles(
     if _free(banks, read_places, write_places, repeats, base):
         return ceil(repeats * base)
     # a source with repeat stride 0 is read once (H)
-    moving = np.repeat(
-        [w.repeat > 0 for w in dict.fromkeys(reads)], [w.visited for w in dict.fromkeys(reads)]
-    )
+    moving = np.array([w.repeat > 0 for w in dict.fromkeys(reads) for _ in range(w.visited)], bool)
     read_rows = [read_places[0].tolist(), *read_places[1:, moving].tolist()]
     slots: dict[tuple[int, ...], list[int]] = {}
     pending: dict[int, int] = {}  # cycle of a write -> bits of its banks
