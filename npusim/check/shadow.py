@@ -127,7 +127,7 @@ class Shadow:
             if reader is not None:
                 return Conflict("war", cell.start, cell.stop, reader)
             writer = cell.writer
-            if writer[0] != touch[0] and known[writer[0]] < writer[1]:
+            if known[writer[0]] < writer[1]:
                 return Conflict("waw", cell.start, cell.stop, writer)
             cell.atomics[touch[0]] = touch
         return None

@@ -693,6 +693,24 @@ def test_atomic_store_on_top_of_a_plain_one_of_another_core():
     )
 
 
+def test_atomic_store_on_top_of_a_plain_one_of_the_same_pipe():
+    def stream(c, x, y):
+        a = c.ub(256, F32)
+        yield zero(a)
+        yield isa.PipeBarrier(on=Pipe.ALL)
+        yield isa.copy_out(y, a)  # first
+        yield isa.SetAtomic(op=isa.Atomic.ADD, dtype=F32)
+        yield isa.copy_out(y, a)  # second
+
+    refuses(
+        HazardError,
+        f"{place(stream, 'second')}: core0.vec0: DataCopy (MTE3) writes y bytes 0 to 1,024, which "
+        f"DataCopy (MTE3, {place(stream, 'first')}) writes, and nothing orders them; "
+        f"put PipeBarrier MTE3 between them",
+        simple(stream),
+    )
+
+
 # ---- memories ----------------------------------------------------------------------------------------------
 
 
