@@ -222,7 +222,8 @@ class FusedMulAdd(MultiplyAdd):
     """Multiply the destination and add: `dst = src0 * dst + src1`, rounded once.
 
     Types f16, f32. Cost: class two_source; three operands at three places take two cycles a repeat, because
-    24 blocks do not fit into 16 bank groups."""
+    24 blocks do not fit into 16 bank groups.
+    """
 
     def compute(self, core: CoreView, state: State, *sources: Array) -> Array:
         """Return the results."""
@@ -249,7 +250,8 @@ class Axpy(LaneWise):
     """Multiply by a value and add to the destination: `dst = scalar * src + dst`, rounded once.
 
     Types f16, f32, and an f16 source with an f32 destination; the value has the type of the source. Cost:
-    class one_source."""
+    class one_source.
+    """
 
     dst: UbInOut
     src: UbIn

@@ -40,7 +40,8 @@ class Comparison(Repeated):
     """Base of the comparisons that write one bit an element to UB, first element in the lowest bit.
 
     The lane mask has no effect. A repeat takes 256 bytes of each source and writes its bits behind those of
-    the repeat before; counter mode counts whole repeats (asc-devkit Compare page; H)."""
+    the repeat before; counter mode counts whole repeats (asc-devkit Compare page; H).
+    """
 
     dst: UbOut
     src0: UbIn
@@ -184,8 +185,9 @@ class Compares(Comparison):
 class CompareToMask(VectorInstruction):
     """Compare one repeat and keep the bits in the compare-mask register (Compare without a destination).
 
-    Lanes that the mask leaves out give zero; counter mode counts at most one repeat. Types f16, f32. Cost:
-    class compare, one repeat."""
+    Lanes that the mask leaves out give zero (not documented; L); counter mode counts at most one repeat.
+    Types f16, f32. Cost: class compare, one repeat.
+    """
 
     src0: UbIn
     src1: UbIn

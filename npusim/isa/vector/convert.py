@@ -24,7 +24,8 @@ class Cast(LaneWise):
 
     A repeat has as many elements as 256 bytes of the wider type; operands of a narrower type have a smaller
     repeat stride. Overflow saturates unless the control state says otherwise. s32 -> f16 multiplies by the
-    dequantisation scale of the state and ignores the mode. Cost: class cast."""
+    dequantisation scale of the state and ignores the mode. Cost: class cast.
+    """
 
     dst: UbOut
     src: UbIn
@@ -101,11 +102,11 @@ class TwoSourceCast(TwoSource):
 
 @instruction
 class MulCast(TwoSourceCast):
-    """Multiply and convert: `dst = round(src0 * src1)`, the product rounded to f16, then to the nearest
-    integer.
+    """Multiply and convert: `dst = round(src0 * src1)`, by way of f16 and then to the nearest integer.
 
-    f16 sources; u8 or s8 destination, which saturates unless the control state says otherwise. Cost: class
-    two_source."""
+    That the product is rounded to f16 first is not documented (L). f16 sources; u8 or s8 destination, which
+    saturates unless the control state says otherwise. Cost: class two_source.
+    """
 
     pairs: ClassVar[frozenset[tuple[DType, DType]]] = frozenset({(F16, S8), (F16, U8)})
 
@@ -117,9 +118,10 @@ class MulCast(TwoSourceCast):
 
 @instruction
 class AddReluCast(TwoSourceCast):
-    """Add, clip below zero and convert: `dst = max(src0 + src1, 0)`, rounded to the sources' type in between.
+    """Add, clip below zero and convert: `dst = max(src0 + src1, 0)`.
 
-    f16 to s8, s16 to s8, f32 to f16; ties go to even. Cost: class two_source.
+    The sum is rounded to the type of the sources first (not documented; L). f16 to s8, s16 to s8, f32 to f16;
+    ties go to even. Cost: class two_source.
     """
 
     pairs: ClassVar[frozenset[tuple[DType, DType]]] = RELU_CASTS
@@ -133,8 +135,7 @@ class AddReluCast(TwoSourceCast):
 
 @instruction
 class SubReluCast(TwoSourceCast):
-    """Subtract, clip below zero and convert: `dst = max(src0 - src1, 0)`, rounded to the sources' type in
-    between.
+    """Subtract, clip below zero and convert: `dst = max(src0 - src1, 0)`, rounded as in AddReluCast.
 
     f16 to s8, s16 to s8, f32 to f16; ties go to even. Cost: class two_source.
     """

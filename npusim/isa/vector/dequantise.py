@@ -23,7 +23,8 @@ class CastDequant(LaneWise):
     s32: `dst = src * deq_scale`, rounded once to nearest even. s16: `dst = src * deq_scale + quant_offset`,
     rounded once and saturated; the 16 results of a block go to the lower half of a block of `dst`, or with
     `high_half` to the upper one. Scale, offset and sign are control state, the vendor's SetDeqScale. Cost:
-    class two_source."""
+    class two_source.
+    """
 
     dst: UbOut
     src: UbIn

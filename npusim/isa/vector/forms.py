@@ -1,7 +1,8 @@
 """Convenient forms of vector instructions, as lists of the visible instructions they stand for.
 
 A form changes the mask state only where it differs from the state it is given, and leaves it changed: the
-next form profits. Instructions it makes have the origin `expansion`."""
+next form profits. Instructions it makes have the origin `expansion`.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +32,8 @@ def contiguous(
     """Return an instruction on the first `count` elements of dense operands, in counter mode.
 
     `operands` are fields of the class; repeat strides that are not given are those of dense operands, smaller
-    for the narrower of two types."""
+    for the narrower of two types.
+    """
     if not cls.counts:
         raise TypeError(f"{cls.__name__} does not count elements; give its repeats instead")
     names = [n for n in layout_of(cls).names if n in operands]
@@ -104,7 +106,8 @@ def reduce_sum(dst: Operand, src: Operand, work: Operand, *, count: int, state: 
 
     Every step adds up whole repeats with WholeReduceSum until one sum is left: trees inside a repeat, and
     trees over the sums of repeats (the vendor's ReduceSum on repeats). `work` holds one element for every
-    repeat of `src`; where one repeat is enough it is not touched."""
+    repeat of `src`; where one repeat is enough it is not touched.
+    """
     if count < 1:
         raise ValueError(f"count must be 1 or more, not {count}")
     lanes = lanes_of(src.dtype)

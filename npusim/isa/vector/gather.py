@@ -29,7 +29,8 @@ class GatherMask(Repeated):
     all), or with pattern 0 come from UB: `bits`, of the unsigned type as wide as the elements, one bit an
     element, `bits_repeat` blocks further on for every repeat. Normal mode takes 256 bytes a repeat and
     ignores the lane mask; in counter mode the mask counts the elements of one repeat. Types of 16 and 32
-    bits. Cost: class gather_mask, by 256-byte steps."""
+    bits. Cost: class gather_mask, by 256-byte steps.
+    """
 
     dst: UbOut
     src: UbIn
@@ -145,7 +146,8 @@ class Gather(LaneWise):
 
     `offsets` (u32) are consumed lane by lane, one repeat behind the other. `src_bytes` is the size of what
     the offsets may reach from `src` on; an offset beyond it, or one that is not a multiple of the element
-    size, is an error. Types of 16 and 32 bits. Cost: class gather."""
+    size, is an error. Types of 16 and 32 bits. Cost: class gather.
+    """
 
     dst: UbOut
     src: UbIn

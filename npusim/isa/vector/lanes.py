@@ -253,7 +253,8 @@ class LaneWise(Repeated):
     """Base of the instructions that walk all operands in step: one result lane for one lane of every source.
 
     Subclasses name their operands in fields, each with `<name>_block` and `<name>_repeat` strides in blocks
-    of 32 bytes, destination first, and give `compute`."""
+    of 32 bytes, destination first, and give `compute`.
+    """
 
     in_rows: ClassVar[bool] = True
     """Whether dense operands may be computed as one row, without looking at repeats."""

@@ -64,7 +64,8 @@ class ShiftLeft(WithScalar):
     """Shift bits up by a count of 0 to the width of the type: `dst = src << scalar`.
 
     A signed type keeps its sign bit and drops the bit below it (asc-devkit ShiftLeft page). Types s16, u16,
-    s32, u32. Cost: class one_source."""
+    s32, u32. Cost: class one_source.
+    """
 
     types: ClassVar[frozenset[DType]] = SHIFTED
 
@@ -83,7 +84,8 @@ class ShiftRight(WithScalar):
     """Shift bits down by a count of 0 to the width of the type: `dst = src >> scalar`.
 
     Signed types shift arithmetically. `round` adds the last bit shifted out, for signed types. Types s16,
-    u16, s32, u32. Cost: class one_source."""
+    u16, s32, u32. Cost: class one_source.
+    """
 
     round: bool = False
 

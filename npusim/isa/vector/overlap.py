@@ -3,7 +3,8 @@
 Within a repeat a source and the destination are the same bytes or have none in common, and no repeat reads
 what an earlier one wrote. Add, Sub, Mul, Max, Min, AddRelu and SubRelu on float16, int32 and float32 may take
 as second source what earlier repeats wrote, where that source or the destination has repeat stride 0
-(asc-devkit, address overlap; H)."""
+(asc-devkit, address overlap; H).
+"""
 
 from __future__ import annotations
 
@@ -95,11 +96,11 @@ def _hulls_meet(a: Strided, a_blocks: int, b: Strided, b_blocks: int, repeats: i
 def check_feed(
     error: Callable[[str], OperandError], dst: int, step: int, unit: int, source: Strided, plan: Plan
 ) -> None:
-    """Raise where a repeat reads results that an earlier one wrote, `unit` bytes every `step` bytes from
-    `dst` on.
+    """Raise where a repeat reads results that earlier ones wrote: `unit` bytes every `step`, from `dst` on.
 
     Results that replace what their own repeat reads are let through: a reduction cannot overlap its source as
-    a whole."""
+    a whole.
+    """
     blocks = blocks_of(plan.pieces[0].lanes, source.at.dtype)
     repeats = plan.repeats
     stop = source.at.address + ((repeats - 1) * source.repeat + (blocks - 1) * source.block + 1) * BLOCK_BYTES

@@ -1,7 +1,8 @@
 """Reductions inside a repeat, a block or a pair.
 
 Sums are balanced trees over adjacent lanes, every addition rounded to the element type; lanes that do not run
-count as zero (asc-devkit ReduceDataBlock page; H). Equal extremes give the lowest index."""
+count as zero (asc-devkit ReduceDataBlock page; H). Equal extremes give the lowest index.
+"""
 
 from __future__ import annotations
 

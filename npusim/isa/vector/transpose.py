@@ -69,7 +69,8 @@ class TransDataTo5HD(Repeated):
     16-bit types: element j of row i goes to element i of row j. 32-bit types: element j of rows 0..7 goes to
     row 2j, of rows 8..15 to row 2j + 1. 8-bit types: as 16-bit ones on one half of every row, which
     `src_high_half` and `dst_high_half` choose. Later repeats add the repeat strides to all addresses. The
-    mask has no effect. Cost: class transpose."""
+    mask has no effect. Cost: class transpose.
+    """
 
     dst: tuple[int, ...]
     src: tuple[int, ...]

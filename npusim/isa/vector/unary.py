@@ -81,7 +81,8 @@ class Reciprocal(OneSource):
     """Take the reciprocal: `dst = 1 / src`.
 
     Correctly rounded unless the numerics profile says how much worse the hardware is. Types f16, f32. Cost:
-    class approx."""
+    class approx.
+    """
 
     cost_class: ClassVar[str] = "approx"
 
@@ -109,7 +110,8 @@ class Rsqrt(OneSource):
     """Take the reciprocal square root: `dst = 1 / sqrt(src)`.
 
     Correctly rounded unless the numerics profile says how much worse the hardware is. Types f16, f32. Cost:
-    class approx."""
+    class approx.
+    """
 
     cost_class: ClassVar[str] = "approx"
 

@@ -1,9 +1,9 @@
-"""How operands of a vector instruction walk memory: repeats, blocks, strides and masks, as views and byte
-ranges.
+"""How operands of a vector instruction walk memory: repeats, blocks and masks, as views and byte ranges.
 
 A repeat covers 256 bytes, eight blocks of 32 bytes, of the widest operand. Every operand has a block stride
 and a repeat stride in blocks. Normal mode runs `repeat` repeats under a lane mask; counter mode runs as many
-elements as the mask counts, in as few repeats as that takes (asc-devkit, mask overview; H)."""
+elements as the mask counts, in as few repeats as that takes (asc-devkit, mask overview; H).
+"""
 
 from __future__ import annotations
 
@@ -211,9 +211,7 @@ def window_of(piece: Piece, dtype: DType, block: int, repeat: int) -> Window:
 
 
 def load(core: CoreView, at: Operand, window: Window, lanes: int) -> Array:
-    """Return the lanes of a window as (repeats, lanes); lanes that the mask leaves out hold what memory
-    holds.
-    """
+    """Return the lanes of a window as (repeats, lanes); masked lanes hold what memory holds."""
     if window.offset:
         at = at.offset(window.offset)
     blocks = core.view(at, window.shape, window.strides)

@@ -245,16 +245,14 @@ def test_accumulation_over_repeats(chip: Chip, mnemonic: str, data: st.DataObjec
     )  # fmt: skip
 
 
-def test_later_repeats_overwrite_earlier_ones(chip: Chip) -> None:
+@pytest.mark.parametrize(("block", "repeat"), [(1, 3), (4, 1), (5, 5), (2, 0)])
+def test_later_repeats_overwrite_earlier_ones(chip: Chip, block: int, repeat: int) -> None:
     """Repeats that write the same bytes run in order."""
-    op = REGISTRY["Abs"](
-        dst=ub(BY_NAME["f32"], 0x18000), src=ub(BY_NAME["f32"], 0x4000), dst_repeat=3, repeat=7
-    )
+    at = {n: ub(BY_NAME["f32"], PLACES[n]) for n in ("dst", "src")}
+    op = REGISTRY["Abs"](**at, dst_block=block, dst_repeat=repeat, repeat=40)
     bits = on_bits(op, State(), ["f32"], "f32", ONE["Abs"][0])
-    run(
-        chip,
-        op,
-        State(),
-        5,
-        lambda cells, _: expect_lanewise(cells, op, State(), ["dst", "src"], ["src"], bits),
-    )
+
+    def expect(cells: Cells, _: Bench) -> None:
+        expect_lanewise(cells, op, State(), ["dst", "src"], ["src"], bits)
+
+    run(chip, op, State(), 5, expect)

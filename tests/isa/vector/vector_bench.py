@@ -1,6 +1,4 @@
-"""A core whose buffer is full of chosen bytes, and loops over single elements that say what should come
-out.
-"""
+"""A core whose buffer is full of chosen bytes, and element loops that say what should come out."""
 
 from __future__ import annotations
 
@@ -137,8 +135,9 @@ Function = Callable[..., int]
 def expect_lanewise(
     cells: Cells, op: Any, state: State, names: list[str], reads: list[str], compute: Function
 ) -> None:
-    """Do a lane-wise instruction element by element: `compute` takes the bits that `reads` name, returns the
-    result's.
+    """Do a lane-wise instruction element by element.
+
+    `compute` takes the bits of the operands that `reads` names and returns those of the result.
     """
     dtypes = {n: getattr(op, n).dtype.short for n in names}
     lanes = lane_count(*dtypes.values())

@@ -1,7 +1,8 @@
 """Arithmetic on exact fractions, rounded once: what the documents say a vector instruction computes.
 
 Values are Python floats (every f16, bf16 and f32 is one), infinities and NaN among them, or integers. Nothing
-here uses NumPy arithmetic or the simulator's numerics."""
+here uses NumPy arithmetic or the simulator's numerics.
+"""
 
 from __future__ import annotations
 
