@@ -110,10 +110,11 @@ def _pairs(items: Sequence[str], option: str, form: str) -> dict[str, str]:
     """
     pairs: dict[str, str] = {}
     for item in items:
+        shown = item if item.isprintable() else repr(item)
         name, equals, value = (part.strip() for part in item.partition("="))
         if not (name and equals and value):
-            raise ConfigError(f"{option} {item}: must have the form {form}")
+            raise ConfigError(f"{option} {shown}: must have the form {form}")
         if name in pairs:
-            raise ConfigError(f"{option} {item}: {name} is given twice, first as {pairs[name]}")
+            raise ConfigError(f"{option} {shown}: {name} is given twice, first as {pairs[name]}")
         pairs[name] = value
     return pairs

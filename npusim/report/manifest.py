@@ -39,7 +39,7 @@ class RunFolder:
     """
 
     def __init__(self, path: str | os.PathLike[str], program: Program) -> None:
-        self._shown = os.fspath(path)
+        self._shown = os.fspath(path) or "''"
         self._program = program
         self._target = Path(os.path.abspath(path))
         self._work = Path()
@@ -51,7 +51,11 @@ class RunFolder:
             above = next(p for p in self._target.parents if os.path.lexists(p))
             self._work = above / f".npusim-{secrets.token_hex(4)}"
             self._work.mkdir()
-            self._write("stream.asm", (f"{line}\n" for line in asm_header(self._program)))
+            try:
+                self._write("stream.asm", (f"{line}\n" for line in asm_header(self._program)))
+            except BaseException:
+                self.__exit__()
+                raise
         return self
 
     def __exit__(self, *_: object) -> None:
