@@ -34,11 +34,7 @@ def check_overlap(
         source_blocks = blocks_of(plan.pieces[0].lanes, source.at.dtype)
         if not _hulls_meet(target, blocks, source, source_blocks, repeats):
             continue
-        narrows = (
-            target.at.dtype.bits < source.at.dtype.bits
-            and target.block == source.block == 1
-            and target.repeat <= source.repeat
-        )
+        narrows = target.at.dtype.bits < source.at.dtype.bits and target.block == source.block == 1
         span = (blocks - 1) * target.block + 1
         if source[1:] == target[1:] and source.at[:3] == target.at[:3] and target.repeat >= span:
             continue  # in place

@@ -83,6 +83,14 @@ CASES = [
         add(dst=ub(F32, 0x2FF00), repeat=2),
         f"Add: dst must stay inside the 196,608 bytes of ub, not end at byte 196,864; {SMALLER}",
     ),
+    (
+        add(dst=ub(F32, 0x2F000), dst_repeat=32, repeat=5),
+        f"Add: dst must stay inside the 196,608 bytes of ub, not end at byte 196,864; {SMALLER}",
+    ),
+    (
+        add(src1=ub(F32, 0x2FF00), src1_block=9),
+        f"Add: src1 must stay inside the 196,608 bytes of ub, not end at byte 198,400; {SMALLER}",
+    ),
     (add(dst=ub(BF16, 0x10000)), "Add: dst must be f16, f32, s16 or s32, not bf16"),
     (
         add(src1=ub(F16, 0x900)),
@@ -95,6 +103,10 @@ CASES = [
     (
         add(dst=ub(F32, 256), repeat=2),
         f"Add: repeat 1 reads as src0 {FED}",
+    ),
+    (
+        add(src1=ub(F32, 0xFF00), repeat=2),
+        f"Add: repeat 1 reads as src1 {FED}",
     ),
     (
         add(src0=C, dst_repeat=0, src0_repeat=0, repeat=2),
