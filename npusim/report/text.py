@@ -14,6 +14,8 @@ _LABEL = 12
 _CAUSES = ("work", "flag", "cross_core", "barrier", "link", "issue", "queue", "tail")
 _FEW_CORES = 3
 """Up to here every core has its own lines; a cube core and its two vector cores are that many."""
+_LEAST_WORK = 0.001
+"""Share of the cycles from which on a pipe has a line of its own."""
 _BOUNDS = {
     "compute": ("compute", "the work of the busiest pipe alone"),
     "hbm": ("HBM", "the traffic at the sustained rate of main memory"),
@@ -22,6 +24,9 @@ _BOUNDS = {
 }
 """Title of every bound, and what takes that long."""
 _KINDS = {"cube": "cube", "vec": "vector", "ai": "AI"}
+
+_TELLING_ULPS = 1000
+"""A count of units in the last place is shown up to here."""
 
 
 def report_text(report: Report, width: int = 80, *, next_step: str = "") -> str:
@@ -97,7 +102,9 @@ def values_words(values: Values, *, computed: bool) -> str:
     if values.max_abs_error == 0:
         return "ok: every element equals the reference"
     error = _size(values.max_abs_error)
-    ulp = f" ({_size(values.max_ulp)} ulp)" if values.max_ulp is not None else ""
+    # beside a sum that cancels to almost nothing the unit is tiny, and a count of units tells nobody anything
+    few = values.max_ulp is not None and values.max_ulp <= _TELLING_ULPS
+    ulp = f" ({_size(values.max_ulp)} ulp)" if values.max_ulp is not None and few else ""
     largest = f"largest error {error}{ulp}, tolerance {_size(values.tolerance)}"
     if values.ok:
         return f"ok: {largest}"
@@ -196,9 +203,12 @@ def _bound(report: Report) -> str:
 def _pipes(page: _Page, report: Report) -> None:
     """Add the table of pipes that did something, the busiest of every core, or kind of core, first."""
     total = report.total_cycles
-    page.row("cycles", f"in percent of {grouped(total)}; work + waits + tail = 100 for every pipe")
+    active = {name: part for name, part in report.pipes.items() if part.instructions}
+    busy = {name: part for name, part in active.items() if part.work >= _LEAST_WORK * total} or active
+    idle = len(active) - len(busy)
+    left_out = f"; {_count(idle, 'pipe')} that work{'s' * (idle == 1)} under 0.1 % left out" if idle else ""
+    page.row("cycles", f"in percent of {grouped(total)}; work + waits + tail = 100 for every pipe{left_out}")
     page.line("")
-    busy = {name: part for name, part in report.pipes.items() if part.instructions}
     cores = dict.fromkeys(name.rpartition(".")[0] for name in busy)
     groups: dict[str, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
     for name in busy:
