@@ -10,8 +10,9 @@ from typing import Any, Union, get_args, get_origin
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
-from npusim.config.chip import COST_CLASSES, Chip
+from npusim.config.chip import Chip
 from npusim.config.document import KeyPath, dotted, show
+from npusim.config.fields import COST_CLASSES
 from npusim.errors import did_you_mean
 
 _RATE = "a list of three whole numbers (m, n, k)"

@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from npusim.config import Chip, chip_names, load_chip, resolved_yaml
-from npusim.config.chip import COST_CLASSES
+from npusim.config.fields import COST_CLASSES
 from npusim.config.shipped import shipped
 
 FILES = sorted(file.name for file in shipped("configs").iterdir())
