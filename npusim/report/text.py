@@ -206,8 +206,7 @@ def _pipes(page: _Page, report: Report) -> None:
     active = {name: part for name, part in report.pipes.items() if part.instructions}
     busy = {name: part for name, part in active.items() if part.work >= _LEAST_WORK * total} or active
     idle = len(active) - len(busy)
-    left_out = f"; {_count(idle, 'pipe')} that work{'s' * (idle == 1)} under 0.1 % left out" if idle else ""
-    page.row("cycles", f"in percent of {grouped(total)}; work + waits + tail = 100 for every pipe{left_out}")
+    page.row("cycles", f"in percent of {grouped(total)}; work + waits + tail = 100 for every pipe")
     page.line("")
     cores = dict.fromkeys(name.rpartition(".")[0] for name in busy)
     groups: dict[str, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
@@ -218,22 +217,22 @@ def _pipes(page: _Page, report: Report) -> None:
     heads = [c.removesuffix("_core") for c in _CAUSES]
     table = [("", *heads, "instructions")]
     for group, pipes in groups.items():
-        label = group
-        if group in _KINDS:
-            count = max(len(names) for names in pipes.values())
-            label = f"{_KINDS[group]} x{count}"
         lines = []
         for pipe, names in pipes.items():
             sums = [sum(getattr(busy[n], cause) for n in names) / len(names) for cause in _CAUSES]
             count = sum(busy[n].instructions for n in names)
-            lines.append((sums[0], f"{label} {pipe}", sums, count))
-        for _, label_, sums, count in sorted(lines, key=lambda line: -line[0]):
-            table.append((label_, *(_share(s, total) for s in sums), grouped(count)))
+            who = f"{_KINDS[group]} x{len(names)}" if group in _KINDS else group
+            lines.append((sums[0], f"{who} {pipe}", sums, count))
+        for _, label, sums, count in sorted(lines, key=lambda line: -line[0]):
+            table.append((label, *(_share(s, total) for s in sums), grouped(count)))
     for line in _aligned(table):
         page.line(line)
     page.line("")
-    if len(cores) > _FEW_CORES:
-        page.row("", _spread(report, busy))
+    notes = [_spread(report, busy)] if len(cores) > _FEW_CORES else []
+    if idle:
+        notes.append(f"not shown: {_count(idle, 'pipe')} working under 0.1 %")
+    if notes:
+        page.row("", "; ".join(notes))
 
 
 def _spread(report: Report, busy: Mapping[str, object]) -> str:
