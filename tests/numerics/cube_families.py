@@ -42,6 +42,10 @@ def families(rng, kind, m, k, n):
     yield "integers", cast(rng.integers(-3, 4, (m, k))), cast(rng.integers(-3, 4, (k, n))), zero
     big = np.float32(2**24 - 8) + rng.integers(0, 16, (m, n)).astype(np.float32)
     yield "integers to 2^24", cast(rng.integers(-3, 4, (m, k))), cast(rng.integers(-3, 4, (k, n))), big
+    acc = normal((m, n)).astype(np.float32)
+    yield "integers, any acc", cast(rng.integers(1, 4, (m, k))), cast(rng.integers(1, 4, (k, n))), acc
+    a, b = (rng.choice([3.5, 4, -3.5, -4], shape) for shape in ((m, k), (k, n)))
+    yield "quarters at 2^22", cast(a), cast(b), (2.0**22 + rng.integers(0, 9, (m, n)) / 2).astype(np.float32)
     powers = cast(2.0 ** rng.integers(-8, 8, (m, k)))
     yield "powers of two", powers, cast(2.0 ** rng.integers(-8, 8, (k, n))), zero
     yield "spread", cast(spread((m, k))), cast(spread((k, n))), spread((m, n)).astype(np.float32)
@@ -91,8 +95,25 @@ def families(rng, kind, m, k, n):
     a, b = cast(normal((m, k)) + 4), cast(normal((k, n)) + 4)
     a[m // 2, k // 2], b[k // 2, n // 3] = 2.0**-24, 2.0**-24
     yield "one small", a, b, (normal((m, n)) * 1e4).astype(np.float32)
+    # a tie with a crumb only where two small numbers meet
+    a, b = blank()
+    a[:, 0], b[0] = 2.0**-7, 2.0**-7
+    a[m // 2, 1], b[1, n // 3] = rng.choice([2.0**-24, -(2.0**-24)]), 2.0**-24
+    acc = (1024 + rng.integers(0, 1 << 22, (m, n)) * 2.0**-13).astype(np.float32)
+    yield "small ones meet", cast(a), cast(b), acc
+    # a tie in one row, with the accumulator for a crumb
+    a, b = blank()
+    a[m // 2, :2], b[0], b[1] = (1, 2.0**-12), 1, 2.0**-12
+    acc = (rng.choice([-(2.0**-60), 2.0**-60], (m, n)) * (1 + 2.0**-23)).astype(np.float32)
+    yield "accumulator for a crumb", cast(a), cast(b), acc
+    a, b, acc = any_bits(rng, (m, k), kind), any_bits(rng, (k, n), kind), any_bits(rng, (m, n), "f32")
+    a[0, 0], b[1, 0], acc[m - 1, n - 1] = np.inf, np.nan, -np.inf
+    yield "any bits, some special", a, b, acc
     if kind == "f16":
         return
+    for exponent in (-70, -77):
+        a, b = (np.ldexp(rng.integers(-3, 4, s).astype(float), exponent) for s in ((m, k), (k, n)))
+        yield "integers, small", cast(a), cast(b), zero
 
     yield (
         "subnormal",

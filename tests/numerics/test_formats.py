@@ -98,6 +98,9 @@ def test_narrow_to_f16(dtype):
     ]  # fmt: skip
     assert narrow_to_f16(special, saturate=True).tolist() == [0, 65504, -65504, 65504, 65504, 1]
     assert narrow_to_f16(np.zeros(0, dtype), saturate=True).dtype == np.float16
+    for alone in (65520.0, 1e5, 1e30):
+        assert narrow_to_f16(np.array([alone], dtype), saturate=True).tolist() == [65504]
+        assert narrow_to_f16(np.array([alone], dtype), saturate=False).tolist() == [np.inf]
     many = np.full(1 << 17, 200.0, dtype)  # the sum of squares says nothing here
     assert (narrow_to_f16(many, saturate=True) == 200).all()
 
@@ -134,6 +137,16 @@ def test_exact_sums_of_wild_terms(seed):
         assert np.array_equal(to_f32(odd, mode), want)
 
 
+@pytest.mark.parametrize("sign", [1, -1])
+def test_a_crumb_decides_however_small(sign):
+    """A float32 tie and one bit far below it: the sum must stay on the crumb's side."""
+    for tie in (1 + 2.0**-24, 1 + 3 * 2.0**-24):
+        terms = np.array([[sign * tie, crumb * 2.0**-k] for k in range(25, 260) for crumb in (1, -1)])
+        for mode in MODES:
+            want = [float(round_fraction(fraction_sum(row), "f32", mode)) for row in terms]
+            assert np.array_equal(to_f32(exact_sum_to_odd(terms), mode), want)
+
+
 def test_exact_sums_of_many_rows_and_of_nothing():
     rng = np.random.default_rng(0)
     terms = rng.standard_normal((5000, 3))
@@ -162,6 +175,21 @@ def test_the_error_of_an_addition_decides_a_tie():
     assert to_odd(total, y).astype(np.float32).tolist() == [1 + 2.0**-23, 1 + 2.0**-23]
     assert total.astype(np.float32).tolist() == [1, 1 + 2.0**-22]
     assert round_sum_to_f32(x, y).tolist() == [1 + 2.0**-23, 1 + 2.0**-23]
+
+
+def test_an_odd_number_is_not_moved():
+    """Beside a tie, moving an odd number by its error would make the tie."""
+    tie = 1 + 2.0**-24
+    below, above = np.nextafter([tie, tie], [0, 2])
+    total, error = np.array([below, above]), np.array([2.0**-60, -(2.0**-60)])
+    assert to_odd(total, error).tolist() == [below, above]
+    assert to_odd(total, error).astype(np.float32).tolist() == [1, 1 + 2.0**-23]
+
+
+def test_ties_of_subnormals_are_seen():
+    half, crumb = 2.0**-150, 2.0**-220
+    x, y = np.array([half, 3 * half, -half, half]), np.array([crumb, -crumb, -crumb, -crumb])
+    assert round_sum_to_f32(x, y).tolist() == [2 * half, 2 * half, -2 * half, 0]
 
 
 def test_bfloat16_is_never_reached_from_float64():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from decimal import Decimal
 from fractions import Fraction
 
 import mpmath
@@ -146,6 +147,16 @@ finite32 = st.floats(allow_nan=False, allow_infinity=False, width=32)
 def test_multiply_add_of_float32(x, y, z):
     got = vector.muladd(*(np.array([v], np.float32) for v in (x, y, z)), F32, saturate=True)
     assert got[0] == float(round_fraction(Fraction(x) * Fraction(y) + Fraction(z), "f32"))
+
+
+def test_multiply_add_where_a_second_rounding_would_show():
+    """Products on a midpoint, and an addend too small for the next wider format to hold beside them."""
+    three, factor = np.array([3, 3], np.float16), np.array([683 * 2.0**-11] * 2, np.float16)  # 1 + 2^-11
+    crumb = np.array([2.0**-24, -(2.0**-24)], np.float16)
+    assert vector.muladd(three, factor, crumb, F16, saturate=True).tolist() == [1 + 2.0**-10, 1]
+    a, b = np.array([97 * 257] * 2, np.float32), np.array([673 * 2.0**-24] * 2, np.float32)  # 1 + 2^-24
+    crumb = np.array([2.0**-80, -(2.0**-80)], np.float32)
+    assert vector.muladd(a, b, crumb, F32, saturate=True).tolist() == [1 + 2.0**-23, 1]
 
 
 def test_a_scalar_operand_broadcasts():
@@ -323,6 +334,27 @@ def test_hard_cases_are_settled_by_decimal_arithmetic():
         elementary._TRUST = trust
 
 
+def test_the_last_resort_stays_on_its_side_of_a_midpoint(monkeypatch):
+    """A value whose nearest float64 is a float32 midpoint."""
+    tie = Decimal(1 + 2.0**-24)
+    for crumb, want in ((Decimal("1e-30"), 1 + 2.0**-23), (Decimal("-1e-30"), 1.0)):
+        monkeypatch.setitem(
+            elementary._DECIMAL, "exp", lambda x, crumb=crumb: elementary._PRECISE.add(tie, crumb)
+        )
+        assert elementary._decide("exp", 0.0).astype(np.float32) == want
+
+
+@pytest.mark.parametrize("name", ["exp", "ln", "rsqrt"])
+def test_the_hardest_of_many_inputs(name):
+    """Those of a million whose float64 result is closest to a float32 midpoint, where a small error shows."""
+    x = np.random.default_rng(7).integers(0x3D000000, 0x42000000, 1 << 20, np.uint32).view(np.float32)
+    y = elementary._FLOAT64[name](x.astype(np.float64))
+    distance = np.abs((np.abs(y).view(np.int64) & 0x1FFFFFFF) - 0x10000000)
+    hardest = x[np.argsort(distance)[:150]]
+    want = [float(round_fraction(true_value(name, v), "f32")) for v in hardest]
+    assert np.array_equal(getattr(vector, name)(hardest, F32, PRECISE, saturate=False), want)
+
+
 @pytest.mark.parametrize("name", ["rec", "rsqrt"])
 def test_the_stress_option_leaves_few_bits(name):
     stress = VectorNumerics(daz=False, ftz=False, rec_bits_f16=8, rec_bits_f32=14)
@@ -370,6 +402,11 @@ def test_shifts_as_documented():
     ]
     assert vector.shift_right(np.array([-1, 5], np.int16), 16, S16).tolist() == [-1, 0]
     assert vector.shift_right(np.array([0xFFFF], np.uint16), 16, U16).tolist() == [0]
+    # at the full width the last bit shifted out is the first
+    top = np.array([-5, 5], np.int16)
+    assert vector.shift_right(top, 16, S16, round_half=True).tolist() == [0, 0]
+    assert vector.shift_right(top, 17, S16, round_half=True).tolist() == [-1, 0]
+    assert vector.shift_right(top.view(np.uint16), 16, U16, round_half=True).tolist() == [1, 0]
     with pytest.raises(ValueError, match=r"^shift count must not be negative, but is -1$"):
         vector.shift_left(signed, -1, S16)
 

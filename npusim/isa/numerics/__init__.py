@@ -15,12 +15,12 @@ around a run (nothing here enters it per call); results do not depend on it. Ele
              abs_(x, dtype, *, saturate)                         relu(x, dtype, rules, *, saturate)
              exp ln sqrt rsqrt rec(x, dtype, rules, *, saturate)
              shift_left(x, count, dtype)    shift_right(x, count, dtype, *, round_half=False)
-             and_ or_(a, b)  not_(x)        compare(mode, a, b) -> bool array
+             and_ or_(a, b)  not_(x)        compare("LT" | "GT" | "EQ" | "LE" | "GE" | "NE", a, b) -> bool
     cast     RoundMode  CAST_MODES[(src, dst)] -> frozenset[RoundMode]
-             cast(x, src, dst, mode, *, saturate)                dequant_s32_f16(x, scale, *, saturate)
-             scale_1_8_10(scale)    requant_b8(x, scale, offset, dst, ...)    fixpipe conversions
+             cast(x, src, dst, mode, *, saturate)      dequant_s32_f16(x, scale, *, saturate)
+             requant_b8(x, scale, offset, dst)         scale_1_8_10(scale)
     reduce   tree_sum(x, dtype, *, mask=None, saturate)
-             tree_max tree_min(x, dtype, rules, *, mask=None) -> (values, indices)
+             tree_max tree_min(x, dtype, rules, *, mask=None) -> (values, lanes)
 
 `rules` is `profile.vector`. `saturate` is the run-time control state, not the profile: CTRL[48] = 0 for the
 cube and for float16, CTRL[53] = 1 for integer vector arithmetic; float32 vector arithmetic ignores it and

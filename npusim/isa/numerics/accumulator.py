@@ -14,7 +14,6 @@ from npusim.isa.numerics.profile import CubeNumerics
 
 _U = 2.0**-53
 _ROUNDED = 1 + 2.0**-10  # a few thousand roundings to float32 do not grow a sum by more
-_TINY_GRID = 2.0**-190  # a float32 zero may stand for anything up to 2^-150: no use asking how large it is
 
 
 @dataclass(slots=True)
@@ -47,8 +46,12 @@ class Bounds:
         return min(self.left.certificate.unit * self.right.certificate.unit, self.acc_unit)
 
     def exact_up_to(self) -> float:
-        """An addition whose float32 result is within this limit was exact in float64."""
-        return 2.0**53 * (1 - 2.0**-20) * self.grid if self.grid >= _TINY_GRID else -1.0
+        """An addition whose float32 result is within this limit was exact in float64.
+
+        It is exact up to 2^53 grid, and at most 1.5 times its result (between the two smallest subnormals).
+        If the result is 0, either the accumulator was, or the two cancelled, which is exact (Sterbenz).
+        """
+        return 2.0**52 * self.grid
 
     def at_risk(self) -> tuple[Array, Array] | None:
         """The outputs (i, j) whose additions may be inexact, by their own norms and units; `None` if many.
@@ -60,11 +63,11 @@ class Bounds:
         row_unit = np.minimum.reduce(left.units, axis=0)
         reach = np.sqrt(left.norm2 * np.array(right.norm2_max)[:, None]).sum(axis=0)
         reach = (reach + self.acc) * _ROUNDED
-        rows = np.flatnonzero(~_all_exact(reach, np.minimum(row_unit * right.unit, self.acc_unit)))
+        rows = np.flatnonzero(reach > 2.0**53 * np.minimum(row_unit * right.unit, self.acc_unit))
         if rows.size * 4 > reach.size:
             return None
         units = row_unit[rows, None] * np.minimum.reduce(right.units, axis=0)
-        i, j = np.nonzero(~_all_exact(reach[rows, None], np.minimum(units, self.acc_unit)))
+        i, j = np.nonzero(reach[rows, None] > 2.0**53 * np.minimum(units, self.acc_unit))
         return rows[i], j
 
     def error(self, block: int) -> float:
@@ -98,12 +101,6 @@ def bound(left: Prepared, right: Prepared, acc: Array | None) -> Bounds:
         if smallest < math.inf:
             unit = 2.0 ** (max(math.frexp(smallest)[1] - 1, SINGLE.emin) - (SINGLE.precision - 1))
     return Bounds(left, right, la.finite and lb.finite, block, exact, largest, unit, largest + sum(block))
-
-
-def _all_exact(reach: Array, grid: Array) -> Array:
-    """Whether float64 additions of multiples of `grid` up to `reach` are exact."""
-    exact: Array = (reach <= 2.0**53 * grid) & (grid >= _TINY_GRID)
-    return exact
 
 
 def error_of(products: int, norm: Any, reach: Any) -> Any:

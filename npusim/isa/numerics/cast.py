@@ -195,12 +195,11 @@ def _int64_to_odd(x: Array) -> Array:
 def _to_int(whole: Array, dst: DType, *, saturate: bool) -> Array:
     """Whole numbers in floating point as integers, clamped or by their low bits."""
     low, high = _limits(dst)
-    if saturate and dst.bits < 32:
-        # the limits are float32 numbers, and comparing sends NaN to 0 at the cost of one look
-        clamped = np.clip(whole, low, high)
+    if saturate and dst.bits <= 32:
+        clamped = np.clip(whole, low, high)  # limits that float32, or float64 for 32 bits, has
         if np.isnan(np.vdot(whole, whole)):
             clamped[np.isnan(whole)] = 0
-        return clamped.astype(np.int16 if dst.bits == 16 and dst.is_signed else np.int32).astype(dst.np)
+        return clamped.astype(np.int32 if dst.bits <= 16 else np.int64).astype(dst.np)
     whole = whole.astype(np.float64)
     at_top, at_bottom = whole >= float(high), whole <= float(low)
     if not saturate:

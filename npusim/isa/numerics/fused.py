@@ -39,7 +39,7 @@ def fused_exact(rule: CubeNumerics, bounds: Bounds, acc: Array, *, per_write: bo
         return (a.T @ b + acc).astype(np.float32)
     if rule.rounding != "rne":
         return _directed(rule, bounds, acc, per_write=per_write, saturate=saturate)
-    if bounds.calm and not per_write and acc.size <= _SMALL_TILE and 1 < blocks == sum(bounds.exact):
+    if not per_write and acc.size <= _SMALL_TILE and 1 < blocks == sum(bounds.exact):
         done = _chain(bounds, acc)
         if done is not None:
             return done

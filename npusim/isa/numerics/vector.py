@@ -185,7 +185,9 @@ def compare(mode: str, a: Array, b: Array) -> Array:
         comparison = _COMPARISONS[mode]
     except KeyError:
         raise ValueError(f"comparison must be one of {', '.join(_COMPARISONS)}, not {mode}") from None
-    result: Array = comparison(a, b)
+    # NumPy compares float16 element by element; converting first is exact and faster
+    half = np.result_type(a, b) == np.float16
+    result: Array = comparison(a, b, signature="ff->?") if half else comparison(a, b)
     return result
 
 
