@@ -291,6 +291,8 @@ def test_misuse_is_refused():
         b,
         None,
     )
+    hf32 = DEFAULT_PROFILE.cube_rule("hf32")
+    refused(TypeError, "a rule that rounds its operands takes float32, not float16", hf32, a, b, None)
     refused(ValueError, "a cube operand must have two dimensions, not 1", rule, a[0], b, None)
     refused(
         ValueError,

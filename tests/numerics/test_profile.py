@@ -70,6 +70,7 @@ def test_unknown_names_are_refused():
         ({"summation": "sequential", "k0": 4}, "k0 must be 1 for sequential"),
         ({"summation": "integer", "k0": 32}, "k0 must be 1 for sequential, 0 for integer"),
         ({"summation": "fused-exact", "k0": 0}, "k0 must be 1 for sequential, 0 for integer"),
+        ({"summation": "fused-exact", "k0": 2048}, "k0 must be at most 1024"),
         ({"summation": "tree", "k0": 12}, "k0 must be a power of two for tree"),
         (
             {"summation": "tree", "k0": 16, "rounding": "rz"},

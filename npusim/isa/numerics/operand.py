@@ -72,6 +72,8 @@ class Prepared:
             return
         if x.dtype not in BY_NUMPY:
             raise TypeError(f"the {rule.summation} rule takes float16, bfloat16 or float32, not {x.dtype}")
+        if rule.input_frac is not None and x.dtype != np.float32:
+            raise TypeError(f"a rule that rounds its operands takes float32, not {x.dtype}")
         self._lay_out(self._read(x.T if side == "left" else x))
 
     def _read(self, x: Array) -> Array:

@@ -68,6 +68,7 @@ class CubeNumerics:
                 self.summation, self.k0 >= 1
             ),
             "rounding must be rne unless the summation is fused": fused or self.rounding == "rne",
+            "k0 must be at most 1024": self.k0 <= 1024,
             "k0 must be a power of two for tree": self.summation != "tree" or self.k0 & (self.k0 - 1) == 0,
             "align_frac goes with fused-aligned": aligned == (self.align_frac is not None),
             "align_frac must be 1 to 40": self.align_frac is None or 1 <= self.align_frac <= 40,
