@@ -24,6 +24,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     With `NPUSIM_DEBUG=1` in the environment the traceback of an error is shown, too.
     """
+    if sys.stdout is None:  # closed by the caller
+        sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115  # for the life of the process
     args = list(sys.argv[1:] if argv is None else argv)
     try:
         for arg in args:
@@ -40,7 +42,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 141
     except KeyboardInterrupt:
         code = 130
-    except Exception as error:  # whatever it is, it becomes a line and an exit code
+    except (Exception, SystemExit) as error:  # whatever it is, it becomes a line and an exit code
         if os.environ.get("NPUSIM_DEBUG"):
             traceback.print_exc()
         problem = explain(error)

@@ -22,7 +22,7 @@ class Problem(NamedTuple):
     text: str
 
 
-def explain(error: Exception) -> Problem:
+def explain(error: BaseException) -> Problem:
     """Return the message and the exit code of an exception."""
     words = getattr(error, "format_message", None)  # typer's own errors; their base class has moved around
     if callable(words):
@@ -46,14 +46,14 @@ def explain(error: Exception) -> Problem:
     return Problem(INTERNAL, f"internal error: {kind}: {words}\n{_BUG}")
 
 
-def _raised_by_program(error: Exception) -> bool:
+def _raised_by_program(error: BaseException) -> bool:
     """Whether the program file itself raises, and so chose its words."""
     frames = list(traceback.walk_tb(error.__traceback__))
     last = program_frame(error.__traceback__)
     return last is not None and frames[-1][0].f_code.co_filename == last[0]
 
 
-def _usage(error: Exception, text: str) -> str:
+def _usage(error: BaseException, text: str) -> str:
     """Return a usage error in one line, with one suggestion."""
     context = getattr(error, "ctx", None)
     option = getattr(error, "option_name", None)

@@ -46,7 +46,7 @@ CASES = {
         "toy has 1,073,741,824"
     ),
     "run tiny.py:wide -c toy -p blocks=3": (
-        "tiny.py:134: launch wide: 3 blocks need 3 vector cores, toy has 2"
+        "tiny.py:136: launch wide: 3 blocks need 3 vector cores, toy has 2"
     ),
     # chips
     "run tiny.py:copy -c toi": "no chip named 'toi'; did you mean toy?",

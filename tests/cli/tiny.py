@@ -64,11 +64,13 @@ def stuck(k: Builder) -> None:
 
 
 @program
-def crash(k: Builder, *, where: Literal["build", "stream", "library"] = "build") -> None:
+def crash(k: Builder, *, where: Literal["build", "stream", "library", "exit"] = "build") -> None:
     """Raise what a beginner's program may raise."""
     x, y = k.input("x", (64,), "float32"), k.output("y", (64,), "float32")
     if where == "build":
         [][1]
+    if where == "exit":
+        raise SystemExit
 
     def stream(c: Kernel) -> Iterator[isa.Instruction]:
         if where == "library":

@@ -246,6 +246,14 @@ def test_a_parsed_stream_has_the_lines_of_its_text() -> None:
     )
 
 
+def test_equal_lines_share_one_instruction() -> None:
+    text = HEAD + FOOT + "ResetMask\n  ResetMask\nResetMask # other words\n"
+    (streams,) = [s for _, s in streams_of(parse_asm(text).build(TOY), TOY)]
+    first, second, third = streams[0].ops
+    assert first is second
+    assert first == third
+
+
 def test_inputs_are_small_integers_and_constants_keep_their_content() -> None:
     program = parse_asm(_text(_tiny("two words").build(TOY))).build(TOY)
     arrays = make_inputs(program, 1)
