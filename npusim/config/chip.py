@@ -84,6 +84,8 @@ class Banks(Section):
     """Banks inside a group."""
     ports: PositiveInt
     """Accesses of one kind (read or write) that a group serves in a cycle."""
+    write_delay_cycles: Cycles
+    """Cycles from the last read of a repeat to the write of its result."""
 
 
 class Vector(Section):

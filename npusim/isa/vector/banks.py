@@ -1,9 +1,9 @@
 """Bank conflicts of the unified buffer: what a vector instruction loses because its blocks meet in a bank.
 
 In one cycle a bank group serves `ports` reads or `ports` writes, and a bank one read or one write. The reads
-of a repeat go out together, as many per group and cycle as it has ports; its result is written `WRITE_DELAY`
-cycles later and goes before a read of the same bank, which waits (asc-devkit bank_conflict_ub README for the
-geometry, H).
+of a repeat go out together, as many per group and cycle as it has ports; its result is written
+`write_delay_cycles` later and goes before a read of the same bank, which waits (asc-devkit bank_conflict_ub
+README for the geometry, H).
 """
 
 from __future__ import annotations
@@ -17,13 +17,6 @@ from numpy.typing import NDArray
 
 from npusim.config.chip import Banks
 from npusim.units import BLOCK_BYTES
-
-WRITE_DELAY = 13
-"""Cycles from the last read of a repeat to its write.
-
-Odd, so that a destination in phase with a source is free of conflicts ("written one repeat later" in the
-vendor's words); 13 reproduces the eight measured scenarios of the bank_conflict_ub README within 4 % (M).
-"""
 
 
 class Walk(NamedTuple):
@@ -54,7 +47,7 @@ def bank_cycles(
     read_rows = [read_places[0].tolist(), *read_places[1:, moving].tolist()]
     slots: dict[tuple[int, ...], list[int]] = {}
     pending: dict[int, int] = {}  # cycle of a write -> bits of its banks
-    free, last_write = 0.0, -1
+    free, last_write, delay = 0.0, -1, banks.write_delay_cycles
     for read_row, write_row in zip(read_rows, write_places.tolist(), strict=True):
         cycle = ceil(free)
         for mask in _slots(banks, tuple(read_row), slots):
@@ -62,12 +55,12 @@ def bank_cycles(
                 cycle += 1
             cycle += 1
         free = max(float(cycle), free + base)
-        write = max(cycle - 1 + WRITE_DELAY, last_write + 1)
+        write = max(cycle - 1 + delay, last_write + 1)
         for mask in _slots(banks, tuple(write_row), slots):
             pending[write] = mask
             last_write = write
             write += 1
-    return ceil(max(free, last_write + 1 - WRITE_DELAY))
+    return ceil(max(free, last_write + 1 - delay))
 
 
 def _places(banks: Banks, walks: tuple[Walk, ...], repeats: int) -> NDArray[np.int64]:
@@ -104,7 +97,9 @@ def _free(
     )
     if base > 1:
         return not np.bitwise_or.reduce(read_masks) & np.bitwise_or.reduce(write_masks)
-    return repeats <= WRITE_DELAY or not (read_masks[WRITE_DELAY:] & write_masks[:-WRITE_DELAY]).any()
+    delay = banks.write_delay_cycles
+    later = write_masks[: max(0, repeats - delay)]
+    return not (read_masks[delay:] & later).any()
 
 
 def _slots(banks: Banks, places: tuple[int, ...], known: dict[tuple[int, ...], list[int]]) -> list[int]:
