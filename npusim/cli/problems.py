@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import traceback
 from typing import NamedTuple
 
@@ -11,7 +10,6 @@ from npusim.program.discover import program_frame
 from npusim.program.stream import short_path
 
 USAGE, INTERNAL = 2, 4
-_PLACED = re.compile(r"\S+:\d+: ")
 _BUG = "this is a bug of npusim: report the command and the traceback that NPUSIM_DEBUG=1 shows"
 
 
@@ -31,7 +29,7 @@ def explain(error: BaseException) -> Problem:
     place = f"{short_path(frame[0])}:{frame[1]}" if frame else ""
     if isinstance(error, NpusimError):
         text = str(error)
-        if place and not _PLACED.match(text) and not _raised_by_program(error):
+        if place and not _raised_by_program(error):
             text = f"{place}: {text}"
         return Problem(error.exit_code, text)
     words = " ".join(str(error).split())

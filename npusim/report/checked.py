@@ -12,7 +12,7 @@ from npusim.check.bounds import Recurrence, link_bounds
 from npusim.config.chip import Chip
 from npusim.isa.instruction import Array, Instruction, Kind
 from npusim.isa.numerics.profile import get_profile
-from npusim.isa.operand import Access
+from npusim.isa.operand import Access, Space
 from npusim.isa.state import RESET, State
 from npusim.machine.resolve import Resolved, resolve
 from npusim.program.core import Launch
@@ -176,11 +176,17 @@ class _Tally:
         """Return the bytes that an instruction reads from and writes to global memory."""
         found = self._moved.get(id(op))
         if found is None or found[1] != state:
-            transfer = op.work(self._chip, state).transfer
+            transfer = op.work(self._chip, state).transfer if _in_global(op) else None
             size = _size(transfer.access) if transfer is not None else 0
             write = transfer is not None and transfer.write
             found = self._moved[id(op)] = (op, state, 0 if write else size, size if write else 0)
         return found[2], found[3]
+
+
+def _in_global(op: Instruction) -> bool:
+    """Whether an operand of an instruction lies in global memory."""
+    operands = (getattr(op, name) for name in op.roles)
+    return any(at is not None and at.space is Space.GM for at in operands)
 
 
 def _size(access: Access) -> int:

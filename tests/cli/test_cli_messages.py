@@ -111,6 +111,8 @@ def test_control_characters_do_not_reach_the_terminal(npusim: Npusim) -> None:
     assert npusim("run", "a\x1b[31m\nb") == (2, "", f"error: {message}\n")
     message = "-p 'a\\n\\x07': must have the form NAME=VALUE"
     assert npusim("run", "tiny.py:copy", "-p", "a\n\x07") == (2, "", f"error: {message}\n")
+    message = "copy: n=\\x07: input should be a valid integer, unable to parse string as an integer"
+    assert npusim("run", "tiny.py:copy", "-p", "n=\x07") == (2, "", f"error: {message}\n")
 
 
 def test_arguments_that_are_no_text(npusim: Npusim) -> None:

@@ -163,6 +163,8 @@ def test_every_option_changes_the_report(npusim: Npusim) -> None:
         "dtype": "float16",
     }
     assert report_of(npusim(*base, "-p", "n = 128 ")).params["n"] == 128
+    choice = report_of(npusim("run", "memcopy", "-c", "toy", "-p", "n=64", "-p", "buffers=1", "--json"))
+    assert choice.params["buffers"] == 1
     assert report_of(npusim(*base, "--seed", "7")).seed == 7
     assert report_of(npusim(*base, "--seed", "7")).run_id != plain.run_id
     assert report_of(npusim(*base, "--numerics", "ieee-sequential-fp32")).numerics == "ieee-sequential-fp32"
@@ -255,7 +257,8 @@ def test_progress_is_for_terminals_and_long_runs(monkeypatch: pytest.MonkeyPatch
 
     monkeypatch.setattr("rich.console.Console.status", lambda self, words: Status(words))
     monkeypatch.setattr("rich.status.Status", Status)
-    with screen.progress() as line:
+    with monkeypatch.context() as patch, screen.progress() as line:
+        patch.setattr(screen, "_PATIENCE_S", -1.0)
         line("values", 1000)
     monkeypatch.setattr("sys.stderr.isatty", lambda: True)
     with screen.progress() as line:
