@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable, Iterator
 from functools import cache
 from typing import Any
@@ -202,6 +203,7 @@ def states(draw: st.DrawFn, lanes: int = 128) -> State:
     mask = draw(
         st.one_of(
             st.integers(1, lanes).map(lambda n: (1 << n) - 1),
+            st.integers(0, 1 << 30).map(lambda seed: random.Random(seed).getrandbits(lanes)),
             st.integers(0, (1 << lanes) - 1),
             st.just((1 << 128) - 1),
         )
