@@ -1,7 +1,7 @@
 """Print what npusim costs, as ratios within one run: `python benchmarks/run.py`.
 
-Times are CPU times of one thread; the two sides of a ratio alternate, and medians are compared. Each line says what
-it was measured against and what the project allows.
+Times are CPU times of one thread; the two sides of a ratio alternate, and medians are compared. Each line
+says what it was measured against and what the project allows.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""npusim: instruction streams on a model of an Ascend-like cube/vector NPU, with the values, the cycles and the waits."""
+"""npusim: instruction streams on a model of an Ascend-like cube/vector NPU: values, cycles, reasons."""
 
 from npusim import isa
 from npusim.config.chip import Chip

@@ -38,7 +38,8 @@ class ScalarInstruction(Instruction):
                 )
             if operand.address % operand.dtype.size:
                 raise self.error(
-                    f"{name} must start at a multiple of {operand.dtype.size} bytes, not at {operand.address:#x}"
+                    f"{name} must start at a multiple of {operand.dtype.size} bytes, "
+                    f"not at {operand.address:#x}"
                 )
         for index in (*self.registers_read(), *self.registers_written()):
             if not 0 <= index < REGISTERS:
