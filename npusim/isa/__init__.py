@@ -1,6 +1,6 @@
 """The simulated instruction set: element types, operands, instructions, and the forms that make them."""
 
-from npusim.isa.cube import Fixpipe, LoadData2D, LoadData3D, LoadDataWithTranspose, Mmad, Order
+from npusim.isa.cube import Fixpipe, LoadData2D, LoadData3D, LoadDataWithTranspose, Mmad
 from npusim.isa.cube.forms import load_a, load_b, mmad, store_nd, store_nz
 from npusim.isa.dma import DataCopy, DataCopyNd2Nz, DataCopyPad, Fill
 from npusim.isa.dma.forms import copy_in, copy_out, nd_to_nz
@@ -138,7 +138,6 @@ __all__ = [
     "Not",
     "Operand",
     "Or",
-    "Order",
     "PairReduceSum",
     "Pipe",
     "PipeBarrier",

@@ -80,7 +80,7 @@ def at(space, dtype, address=0):
 
 
 def others(chip):
-    """Costs that no example shows: paths that share an instruction, conflicts between banks, halves gathered."""
+    """Costs that no example shows: shared paths, conflicts between banks, halves gathered."""
     ub, l1 = Space.UB, Space.L1
     ops = [
         isa.DataCopy(dst=at(Space.BT, isa.F32), src=at(l1, isa.F32), block_len=2),
