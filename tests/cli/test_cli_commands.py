@@ -129,6 +129,8 @@ def test_chips(npusim: Npusim) -> None:
     assert lines[0] == "chip           MHz  cube  vector  GB/s  description"
     assert [line.split()[0] for line in lines[1:]] == chip_names()
     assert max(map(len, lines)) <= 80
+    assert "toy           1000     1       2   100  A teaching chip" in lines
+    assert any(line.startswith("ascend-310p   1060     8    same   204  ") for line in lines)
     data = json.loads(npusim("chips", "--json").out)
     assert [c["name"] for c in data] == chip_names()
     assert {c["name"]: c["vector_cores"] for c in data}["ascend-910b4"] == 40

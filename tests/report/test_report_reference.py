@@ -85,6 +85,12 @@ def test_cost_names_its_numbers() -> None:
     assert "\n  cube.rates.f16 = 16 x 16 x 16 (L)\n" in instruction_text(find_instruction("mmad"), chip)
 
 
+def test_pipes_in_words() -> None:
+    assert reference.pipe_words(REGISTRY["Adds"]) == "V"
+    assert reference.pipe_words(REGISTRY["SetFlag"]) == "the pipe that raises the flag"
+    assert reference.pipe_words(REGISTRY["DataCopy"]).startswith("MTE2 from GM, ")
+
+
 def test_field_docstrings_come_from_the_source() -> None:
     assert field_doc(REGISTRY["Adds"], "repeat").startswith("Repeats in normal mode")
     assert field_doc(REGISTRY["Adds"], "dst") == ""

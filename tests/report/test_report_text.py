@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ from npusim import load_chip, simulate
 from npusim.program.discover import find_program
 from npusim.report.checked import CheckReport, check
 from npusim.report.model import Report, Values
+from npusim.report.simulate import run
 from npusim.report.text import check_text, report_text, values_words
 
 PIPE = {
@@ -302,6 +304,19 @@ def test_checks_agree_with_runs(name: str, params: dict[str, Any]) -> None:
     }
     assert state >= 0
     assert found.to_json() == check(program, toy, seed=3).to_json()
+
+
+def test_launches_of_a_check_add_up() -> None:
+    toy = load_chip("toy")
+    tiny = Path(__file__).parents[1] / "cli" / "tiny.py"
+    program = find_program(f"{tiny}:two words").build(toy)
+    found, done = check(program, toy), run(program, toy)
+    assert [(part.name, part.cores, part.instructions) for part in found.launches] == [
+        ("first # launch", 1, 8),
+        ("second", 1, 8),
+    ]
+    assert found.bounds.compute_cycles == done.bounds.compute_cycles
+    assert found.bounds.flag_only_cycles == done.bounds.flag_only_cycles
 
 
 def test_a_check_does_not_time(monkeypatch: pytest.MonkeyPatch) -> None:
