@@ -18,13 +18,16 @@ from npusim.report.model import Report
 from npusim.report.reference import field_doc, find_instruction, instruction_text, list_text, page_text
 
 
+DOCS = Path(__file__).parents[2] / "docs"
+
+
 def test_the_page_is_fresh() -> None:
-    stored = reference.FILE.read_text(encoding="utf-8")
+    stored = (DOCS / reference.FILE.name).read_text(encoding="utf-8")
     assert stored == page_text(), "run `python -m npusim.report.reference` and commit docs/isa.md"
 
 
 def test_the_schema_is_fresh() -> None:
-    stored = schema.FILE.read_text(encoding="utf-8")
+    stored = (DOCS / "schemas" / schema.FILE.name).read_text(encoding="utf-8")
     assert stored == schema.schema_text(), "run `python -m npusim.report.schema` and commit the file"
 
 
