@@ -17,7 +17,6 @@ from npusim.report import reference, schema
 from npusim.report.model import Report
 from npusim.report.reference import field_doc, find_instruction, instruction_text, list_text, page_text
 
-
 DOCS = Path(__file__).parents[2] / "docs"
 
 
