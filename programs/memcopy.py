@@ -19,7 +19,10 @@ def memcopy(
     buffers: Literal[1, 2] = 2,
     dtype: Literal["float16", "float32", "int8", "int32"] = "float16",
 ) -> None:
-    """Copy n elements through the unified buffer of one vector core, tile by tile."""
+    """Copy n elements through the unified buffer of one vector core, tile by tile.
+
+    Bits are copied, so NaN and infinities stay as they are.
+    """
     x, y = k.input("x", (n,), dtype), k.output("y", (n,), dtype)
 
     def stream(c: Kernel) -> Iterator[isa.Instruction]:

@@ -245,7 +245,6 @@ class ProgramMaker:
         values = self._validate(given)
         builder = Builder(chip, self.name, values)
         self.function(builder, **values)
-        check_room(builder.program, chip)
         builder.program.source = builder.program.source or inspect.getsourcefile(self.function) or ""
         names = [s.name for s in builder.program.inputs]
         for key in inputs or {}:
@@ -317,17 +316,6 @@ def _type_name(annotation: Any) -> str:
     if args and getattr(annotation, "__origin__", None) is Literal:
         return " | ".join(map(str, args))
     return str(getattr(annotation, "__name__", annotation))
-
-
-def check_room(program: Program, chip: Chip) -> None:
-    """Raise `ConfigError` where the arrays of a program do not fit into the main memory of a chip."""
-    needed = sum(s.nbytes for s in program.segments)
-    room = chip.hbm.size_gib << 30
-    if needed > room:
-        raise ConfigError(
-            f"{program.name}: arrays take {grouped(needed)} bytes, {chip.name} has {grouped(room)} of main "
-            f"memory; make them smaller"
-        )
 
 
 def make_inputs(program: Program, seed: int, given: Mapping[str, Array] | None = None) -> dict[str, Array]:
