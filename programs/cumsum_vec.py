@@ -6,9 +6,9 @@ from collections.abc import Iterator, Mapping
 from typing import Literal
 
 import numpy as np
+from pydantic import PositiveInt
 
 from npusim import Builder, Expected, Kernel, Pipe, Reg, isa, program
-from npusim.errors import ConfigError
 
 from ._prefix_sum import chain_bound, elements, exact_sums, sizes
 from .scan_u import carry_row
@@ -24,7 +24,7 @@ it.
 def cumsum_vec(
     k: Builder,
     *,
-    n: int = 1 << 20,
+    n: PositiveInt = 1 << 20,
     s: Literal[16, 32, 64, 128] = 128,
     dtype: Literal["float16", "float32"] = "float16",
 ) -> None:
@@ -35,8 +35,6 @@ def cumsum_vec(
     their carries one by one. NaN and infinities propagate. The order of steps is that of the vendor's CumSum
     in its line-by-line form; the kernel that the paper wrapped around it is not public.
     """
-    if n < 1:
-        raise ConfigError(f"cumsum_vec: n must be 1 or more, not {n}")
     x = k.input("x", (n,), dtype, elements(dtype, n))
     y = k.output("y", (n,), "float32")
     tile = s * s

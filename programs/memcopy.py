@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Literal
 
 import numpy as np
+from pydantic import PositiveInt
 
 from npusim import Builder, Expected, Kernel, Pipe, isa, program
 
@@ -14,8 +15,8 @@ from npusim import Builder, Expected, Kernel, Pipe, isa, program
 def memcopy(
     k: Builder,
     *,
-    n: int = 1 << 20,
-    tile: int = 16384,
+    n: PositiveInt = 1 << 20,
+    tile: PositiveInt = 16384,
     buffers: Literal[1, 2] = 2,
     dtype: Literal["float16", "float32", "int8", "int32"] = "float16",
 ) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Literal
 
 import numpy as np
+from pydantic import PositiveInt
 
 from npusim import Builder, Expected, Kernel, Pipe, isa, program
 
@@ -14,10 +15,10 @@ from npusim import Builder, Expected, Kernel, Pipe, isa, program
 def mmad_repeat(
     k: Builder,
     *,
-    count: int = 8,
-    m: int = 128,
-    k_: int = 64,
-    n: int = 256,
+    count: PositiveInt = 8,
+    m: PositiveInt = 128,
+    k_: PositiveInt = 64,
+    n: PositiveInt = 256,
     dtype: Literal["float16", "bfloat16", "float32", "int8"] = "float16",
 ) -> None:
     """Issue `count` products of m x k_ by k_ x n back to back into one place, and store the last.
@@ -75,8 +76,8 @@ PLACES = {
 def add_repeat(
     k: Builder,
     *,
-    count: int = 1000,
-    repeat: int = 64,
+    count: PositiveInt = 1000,
+    repeat: PositiveInt = 64,
     place: Literal["free", "sources", "in_place", "shifted"] = "free",
 ) -> None:
     """Issue `count` additions of `repeat` times 64 float32 with operands at chosen bank positions.
@@ -112,7 +113,9 @@ def add_repeat(
 
 
 @program
-def load_repeat(k: Builder, *, count: int = 256, nbytes: int = 8192, in_flight: int = 2) -> None:
+def load_repeat(
+    k: Builder, *, count: PositiveInt = 256, nbytes: PositiveInt = 8192, in_flight: PositiveInt = 2
+) -> None:
     """Load `count` pieces of `nbytes` bytes into the unified buffer of one vector core, `in_flight` at a
     time.
 

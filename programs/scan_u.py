@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Literal
 
 import numpy as np
+from pydantic import PositiveInt
 
 from npusim import Builder, Expected, Kernel, Pipe, Reg, isa, program
 from npusim.errors import ConfigError
@@ -20,7 +21,7 @@ READY, TAKEN = 0, 1
 def scan_u(
     k: Builder,
     *,
-    n: int = 1 << 20,
+    n: PositiveInt = 1 << 20,
     s: Literal[16, 32, 64, 128] = 128,
     dtype: Literal["float16", "float32", "int8"] = "float16",
 ) -> None:
@@ -30,8 +31,6 @@ def scan_u(
     the vector core adds to each row the last entry of the row before. NaN reads as zero and infinities as the
     largest finite number, since the cube saturates. float16 and float32 give float32, int8 gives int32.
     """
-    if n < 1:
-        raise ConfigError(f"scan_u: n must be 1 or more, not {n}")
     if dtype == "int8" and s == 16:
         raise ConfigError("scan_u: s=16 does not fill a fractal of int8, which is 32 wide; use s=32 or more")
     x = k.input("x", (n,), dtype, elements(dtype, n))

@@ -8,9 +8,9 @@ from collections.abc import Iterator, Mapping
 from typing import Literal
 
 import numpy as np
+from pydantic import PositiveInt
 
 from npusim import Builder, Expected, Kernel, Pipe, Reg, isa, program
-from npusim.errors import ConfigError
 
 from ._prefix_sum import chain_bound, elements, exact_sums, saturated, sizes
 from .scan_u import READY, TAKEN, load_tile, store_tile
@@ -20,7 +20,11 @@ CARRY = Reg(0)
 
 @program
 def scan_ul1(
-    k: Builder, *, n: int = 1 << 20, s: Literal[16, 32, 64, 128] = 128, dtype: Literal["float16"] = "float16"
+    k: Builder,
+    *,
+    n: PositiveInt = 1 << 20,
+    s: Literal[16, 32, 64, 128] = 128,
+    dtype: Literal["float16"] = "float16",
 ) -> None:
     """Inclusive prefix sums of n float16 elements: whole tiles of s x s on the cube, one carry a tile on the
     vector unit.
@@ -31,8 +35,6 @@ def scan_ul1(
     number, since the cube saturates. The single-core kernel of the paper is not public; this one loads the
     next tile before it waits for the vector core.
     """
-    if n < 1:
-        raise ConfigError(f"scan_ul1: n must be 1 or more, not {n}")
     x = k.input("x", (n,), dtype, elements(dtype, n))
     y = k.output("y", (n,), "float32")
     upper = k.constant("upper", np.triu(np.ones((s, s), np.float16)))
