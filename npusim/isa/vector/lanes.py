@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
+from math import ceil
 from operator import attrgetter
 from typing import Any, ClassVar, NamedTuple
 
@@ -188,11 +189,10 @@ class VectorInstruction(Instruction):
         if not repeats:
             return Work(vector.head_cycles, prices=("vector.head_cycles",))
         body = bank_cycles(vector.banks, reads, writes, repeats, table[column])
-        return Work(
-            vector.head_cycles + body,
-            element_ops=elements,
-            prices=("vector.head_cycles", f"vector.cycles_per_repeat.{self.cost_class}.{column}"),
-        )
+        prices = ["vector.head_cycles", f"vector.cycles_per_repeat.{self.cost_class}.{column}"]
+        if body > ceil(repeats * table[column]):
+            prices.append("vector.banks.groups")
+        return Work(vector.head_cycles + body, element_ops=elements, prices=tuple(prices))
 
 
 def _one_of(words: str) -> str:

@@ -68,6 +68,13 @@ def test_source_that_stays_is_read_once(chip: Chip) -> None:
     assert per_repeat(chip, Mul(**addresses, src1_repeat=0, repeat=100)) == 1.01
 
 
+def test_conflicts_hide_behind_a_slow_unit(chip: Chip) -> None:
+    """A destination out of phase by 32 bytes costs Adds nearly two cycles a repeat; Exp takes two anyway."""
+    assert per_repeat(chip, Exp(dst=ub(F32, 0x4020), src=ub(F32, 0), repeat=100)) == 2
+    assert per_repeat(chip, Exp(dst=ub(F16, 0x4020), src=ub(F16, 0), repeat=100)) == 4
+    assert 1.5 < per_repeat(chip, Adds(dst=ub(F32, 0x4020), src=ub(F32, 0), scalar=1.0, repeat=100)) < 2
+
+
 def test_three_operands_take_two_cycles_unless_two_coincide(chip: Chip) -> None:
     addresses = {"dst": ub(F32, 0x10000), "src0": ub(F32, 0x4100), "src1": ub(F32, 0x20000)}
     assert per_repeat(chip, FusedMulAdd(**addresses, repeat=100)) == 2
@@ -140,4 +147,10 @@ def test_prices_name_the_numbers_used(chip: Chip) -> None:
         "vector.head_cycles",
         "vector.cycles_per_repeat.transcendental.f16",
     )
-    assert all(path in chip.numbers() for path in op.work(chip, RESET).prices)
+    conflict = Add(dst=ub(F32, 0x10000), src0=ub(F32, 0), src1=ub(F32, 0x4000))
+    assert conflict.work(chip, RESET).prices == (
+        *("vector.head_cycles", "vector.cycles_per_repeat.two_source.default"),
+        "vector.banks.groups",
+    )
+    for work in (op.work(chip, RESET), conflict.work(chip, RESET)):
+        assert all(path in chip.numbers() for path in work.prices)

@@ -10,7 +10,7 @@ import pytest
 import vector_exact as exact
 from hypothesis import given
 from hypothesis import strategies as st
-from vector_bench import FEW, PLACES, Bench, Cells, place, run, running, states, walks
+from vector_bench import FEW, PLACES, Bench, Cells, place, run, running, states, value_of_type, walks
 
 from npusim.config.chip import Chip
 from npusim.isa.dtype import BY_NAME, U8
@@ -59,7 +59,7 @@ def test_compare(
     fields = data.draw(walks("src0") if with_value else walks("src0", "src1"))
     at: dict[str, Any] = {"dst": ub(U8, PLACES["dst"]), "src0": ub(BY_NAME[dtype], PLACES["src0"])}
     if with_value:
-        at["scalar"] = Imm(data.draw(st.integers(0, (1 << exact.WIDTH[dtype]) - 1)))
+        at["scalar"] = Imm(data.draw(value_of_type(dtype)))
     else:
         at["src1"] = ub(BY_NAME[dtype], PLACES["src1"])
     op = (Compares if with_value else Compare)(**at, **fields, mode=CompareMode[name])
@@ -122,7 +122,7 @@ def test_select(chip: Chip, mode: SelectMode, data: st.DataObject, seed: int, dt
     at: dict[str, Any] = {n: ub(BY_NAME[dtype], PLACES[n]) for n in ("dst", "src0")}
     names = ["dst", "src0"]
     if mode is SelectMode.TENSOR_SCALAR:
-        at["scalar"] = Imm(data.draw(st.integers(0, (1 << width) - 1)))
+        at["scalar"] = Imm(data.draw(value_of_type(dtype)))
     else:
         at["src1"] = ub(BY_NAME[dtype], PLACES["src1"])
         names.append("src1")

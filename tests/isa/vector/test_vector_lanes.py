@@ -19,6 +19,7 @@ from vector_bench import (
     run,
     states,
     value_bits,
+    value_of_type,
     walks,
 )
 
@@ -169,7 +170,7 @@ def test_source_and_value(chip: Chip, mnemonic: str, data: st.DataObject, seed: 
     dtype = data.draw(st.sampled_from(types))
     width = exact.WIDTH[dtype]
     state = data.draw(states(2048 // width))
-    number = st.integers(0, width) if "Shift" in mnemonic else st.integers(0, (1 << width) - 1)
+    number = st.integers(0, width) if "Shift" in mnemonic else value_of_type(dtype)
     value = Imm(data.draw(number))
     fields = data.draw(walks("dst", "src"))
     if mnemonic == "ShiftRight" and dtype[0] == "s" and data.draw(st.booleans()):
@@ -212,7 +213,7 @@ def test_multiply_add(chip: Chip, mnemonic: str, data: st.DataObject, seed: int)
 def test_axpy(chip: Chip, data: st.DataObject, seed: int) -> None:
     result, source = data.draw(st.sampled_from([("f16", "f16"), ("f32", "f32"), ("f32", "f16")]))
     state = data.draw(states(2048 // exact.WIDTH[result]))
-    value = data.draw(st.integers(0, (1 << exact.WIDTH[source]) - 1))
+    value = data.draw(value_of_type(source))
     fields = data.draw(walks("dst", "src"))
     fields["dst_repeat"] = max(fields["dst_repeat"], 36)
     at = {"dst": ub(BY_NAME[result], PLACES["dst"]), "src": ub(BY_NAME[source], PLACES["src"])}

@@ -21,7 +21,7 @@ from npusim.isa.state import State
 from npusim.machine.memory import CoreMemory
 
 BLOCK = 32
-FEW = settings(max_examples=25, deadline=None)
+FEW = settings(max_examples=30, deadline=None)
 """An example is some hundred elements, each computed on fractions."""
 
 
@@ -54,7 +54,7 @@ def _pool(dtype: str) -> np.ndarray[Any, Any]:
     width = exact.WIDTH[dtype]
     if dtype in exact.FORMATS:
         some = np.random.default_rng(7).normal(0, 8, 200)
-        values = [*(exact.to_format(exact.Fraction(float(x)), dtype) for x in some), *SPECIALS[dtype] * 3]
+        values = [*(exact.to_format(exact.Fraction(float(x)), dtype) for x in some), *SPECIALS[dtype] * 8]
     else:
         low = -(1 << (width - 1)) if dtype[0] == "s" else 0
         high = low + (1 << width) - 1
@@ -192,6 +192,11 @@ def check_touched(bench: Bench, op: Instruction, state: State, *, all_written: b
 
 
 PLACES = {"dst": 0x18000, "src": 0x4000, "src0": 0x4000, "src1": 0xC100}
+
+
+def value_of_type(dtype: str) -> st.SearchStrategy[int]:
+    """Bits of a number of a type, special ones among them."""
+    return st.sampled_from(sorted({int(b) for b in _pool(dtype)}))
 
 
 @st.composite
