@@ -39,6 +39,8 @@ def bank_cycles(
     banks: Banks, reads: tuple[Walk, ...], writes: tuple[Walk, ...], repeats: int, base: float
 ) -> int:
     """Return the cycles of all repeats of an instruction, at least `base` for each."""
+    if repeats <= banks.write_delay_cycles and _lone(banks, reads) and _lone(banks, writes):
+        return ceil(repeats * base)
     read_places, write_places = _places(banks, reads, repeats), _places(banks, writes, repeats)
     if _free(banks, read_places, write_places, repeats, base):
         return ceil(repeats * base)
@@ -61,6 +63,14 @@ def bank_cycles(
             last_write = write
             write += 1
     return ceil(max(free, last_write + 1 - delay))
+
+
+def _lone(banks: Banks, walks: tuple[Walk, ...]) -> bool:
+    """Whether there is one walk at most and its blocks adjoin, so that they lie in different groups."""
+    if len(walks) != 1:
+        return not walks or (len(set(walks)) == 1 and _lone(banks, walks[:1]))
+    (walk,) = walks
+    return walk.blocks <= banks.groups and (walk.block == BLOCK_BYTES or walk.visited == 1)
 
 
 def _places(banks: Banks, walks: tuple[Walk, ...], repeats: int) -> NDArray[np.int64]:

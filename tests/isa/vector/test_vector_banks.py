@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from npusim.config.chip import Chip
 from npusim.isa.dtype import F16, F32, S16, S32, U32, DType
@@ -23,7 +25,9 @@ from npusim.isa.vector import (
     MulAddDst,
     TransDataTo5HD,
     WholeReduceSum,
+    banks,
 )
+from npusim.isa.vector.banks import Walk, bank_cycles
 from npusim.isa.vector.lanes import VectorInstruction, ub
 
 SCENARIOS = {
@@ -73,6 +77,24 @@ def test_conflicts_hide_behind_a_slow_unit(chip: Chip) -> None:
     assert per_repeat(chip, Exp(dst=ub(F32, 0x4020), src=ub(F32, 0), repeat=100)) == 2
     assert per_repeat(chip, Exp(dst=ub(F16, 0x4020), src=ub(F16, 0), repeat=100)) == 4
     assert 1.5 < per_repeat(chip, Adds(dst=ub(F32, 0x4020), src=ub(F32, 0), scalar=1.0, repeat=100)) < 2
+
+
+@given(
+    reads=st.lists(st.tuples(st.integers(0, 600), st.integers(0, 17), st.integers(0, 20)), max_size=3),
+    write=st.tuples(st.integers(0, 600), st.integers(0, 17), st.integers(0, 20)),
+    repeats=st.integers(1, 40), base=st.sampled_from([1.0, 2.0, 7.0]),
+)  # fmt: skip
+@settings(max_examples=200, deadline=None)
+def test_shortcuts_agree_with_the_walk_through_all_cycles(
+    chip: Chip, reads: list[tuple[int, ...]], write: tuple[int, ...], repeats: int, base: float
+) -> None:
+    """Instructions free of conflicts are recognised without stepping; stepping gives the same."""
+    walks = [tuple(Walk(32 * a, 32 * b, 32 * r, 8) for a, b, r in w) for w in (reads, [write])]
+    found = bank_cycles(chip.vector.banks, walks[0], walks[1], repeats, base)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(banks, "_free", lambda *_: False)
+        patch.setattr(banks, "_lone", lambda *_: False)
+        assert banks.bank_cycles.__wrapped__(chip.vector.banks, walks[0], walks[1], repeats, base) == found
 
 
 def test_three_operands_take_two_cycles_unless_two_coincide(chip: Chip) -> None:
