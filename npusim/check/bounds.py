@@ -2,8 +2,8 @@
 
 `compute_cycles` is the busiest pipe, `l2_cycles` and `hbm_cycles` the bytes over the rates of the links, and
 `flag_only_cycles` the longest chain through issue, queues, pipes, flags and barriers when links are
-infinitely fast and every read hits. The last is a recurrence of maxima over the streams; it shares no code
-with the timing machine.
+infinitely fast and every read takes the shortest latency there is, as a rule that of a hit. The last is a
+recurrence of maxima over the streams; it shares no code with the timing machine.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from npusim.isa.scalar import DataCacheCleanAndInvalid, GetValue, SetValue
 from npusim.isa.state import RESET, State
 from npusim.isa.sync import CrossCoreSetFlag, CrossCoreWaitFlag, Group, SetFlag, WaitFlag
 from npusim.program.core import CoreId, cross_peers
+from npusim.units import KIB
 
 _KEPT = 1 << 16
 
@@ -129,7 +130,8 @@ class Recurrence:
         group, everyone = chip.cycles(flags.group_latency_ns), chip.cycles(flags.all_latency_ns)
         self._delay = {Group.ALL: everyone, Group.VECTOR_PAIR: group, Group.CUBE_VECTOR: group}
         self._latency = flags.latency_cycles
-        self._read, self._write = chip.cycles(chip.l2.read_latency_ns), chip.cycles(chip.l2.write_latency_ns)
+        self._read = chip.cycles(min(chip.l2.read_latency_ns, chip.hbm.read_latency_ns))
+        self._write = chip.cycles(chip.l2.write_latency_ns)
         self._miss = chip.cycles(chip.scalar.gm_read_ns)
 
     def run(self) -> tuple[int, int]:
@@ -265,7 +267,7 @@ class Recurrence:
             else:
                 under_way = chain.under_way[pipe]
                 limit = getattr(self._chip.ports, transfer.port).outstanding
-                if len(under_way) >= limit:
+                while len(under_way) >= limit:
                     start = max(start, under_way.popleft())
                 end = start + step.cycles
                 chain.busy[pipe] += step.cycles
@@ -319,7 +321,11 @@ class Recurrence:
 def link_bounds(
     chip: Chip, read_bytes: int, write_bytes: int, hbm_read_bytes: int, hbm_write_bytes: int
 ) -> tuple[int, int]:
-    """Return the cycles that main memory and L2 need at least for a launch's traffic."""
-    hbm = ceil((hbm_read_bytes + hbm_write_bytes) / chip.hbm_bytes_per_cycle)
+    """Return the cycles that main memory and L2 need at least for a launch's traffic.
+
+    What is written back may still lie in the write-back buffer when the launch ends.
+    """
+    written = max(0, hbm_write_bytes - chip.l2.writeback_buffer_kib * KIB)
+    hbm = ceil((hbm_read_bytes + written) / chip.hbm_bytes_per_cycle)
     l2 = max(read_bytes / chip.l2.read_bytes_per_cycle, write_bytes / chip.l2.write_bytes_per_cycle)
     return hbm, ceil(l2)

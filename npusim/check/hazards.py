@@ -79,7 +79,10 @@ class Watch:
         self._waited: dict[tuple[int, Pipe, Pipe, int], int] = {}
         self._cross: dict[tuple[int, int, int], deque[Raised]] = {}
         self._cross_sets: dict[tuple[int, int, int], int] = {}
-        self._cross_waits: dict[tuple[int, int, int], list[tuple[int, int]]] = {}
+        self._cross_last: dict[tuple[int, int, int], tuple[int, int, int]] = {}
+        """Thread, count and position of the last set, by receiver, id and sender."""
+        self._cross_waits: dict[tuple[int, int, int], list[tuple[int, int, int]]] = {}
+        """Thread, count and position of every wait, by receiver, id and sender."""
         self._registers: dict[tuple[int, int], int] = {}
 
     def end(self) -> None:
@@ -310,9 +313,12 @@ class Watch:
         order = self.order
         known = order.start(thread, issued)
         limit = self._chip.flags.cross_limit
+        tick = order.step(thread)
         clock = order.publish(thread)
         for receiver in receivers:
             key = (receiver, op.id, core)
+            self._one_by_one(core, number, op, self._cross_last.get(key), thread, known)
+            self._cross_last[key] = (thread, tick, number)
             count = self._cross_sets[key] = self._cross_sets.get(key, 0) + 1
             waits = self._cross_waits.setdefault(key, [])
             if count > limit:
@@ -334,12 +340,35 @@ class Watch:
         """Record a cross-core wait that has its flags."""
         self.check(core, number, op, state)
         thread = core * WIDTH + op.on
-        self.order.start(thread, issued)
+        known = self.order.start(thread, issued)
+        for sender in senders:
+            waits = self._cross_waits.get((core, op.id, sender))
+            if waits:
+                self._one_by_one(core, number, op, waits[-1], self.order.waiter(thread), known)
         clocks = [self._cross[core, op.id, sender].popleft().clock for sender in senders]
         tick = self.order.receive(thread, clocks)
         for sender in senders:
             waits = self._cross_waits.setdefault((core, op.id, sender), [])
-            waits.append((self.order.waiter(thread), tick))
+            waits.append((self.order.waiter(thread), tick, number))
+
+    def _one_by_one(
+        self,
+        core: int,
+        number: int,
+        op: CrossCoreSetFlag | CrossCoreWaitFlag,
+        last: tuple[int, int, int] | None,
+        thread: int,
+        known: Clock,
+    ) -> None:
+        """Raise where two pipes of a core use a cross-core flag in an order that nobody knows."""
+        if last is not None and last[0] != thread and known[last[0]] < last[1]:
+            other = self._locate(core, last[2])
+            raise self._error(
+                core,
+                number,
+                f"{op.mnemonic}: on flag {op.id} nothing orders pipe {op.pipe.name} behind {other.words}, so "
+                f"either may be first; use one pipe for it, or another id",
+            )
 
 
 _VERBS = {"raw": ("reads", "writes"), "war": ("writes", "reads"), "waw": ("writes", "writes")}

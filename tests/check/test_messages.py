@@ -613,6 +613,42 @@ def test_cross_core_id_that_the_chip_lacks():
     )
 
 
+def test_cross_core_flag_set_by_two_pipes_in_no_order():
+    def cube(c, x, y, w):
+        yield isa.CrossCoreSetFlag(group=isa.Group.CUBE_VECTOR, on=FIX, id=2)  # first
+        yield isa.CrossCoreSetFlag(group=isa.Group.CUBE_VECTOR, on=MTE2, id=2)  # second
+
+    def vector(c, x, y, w):
+        for _ in range(2):
+            yield isa.CrossCoreWaitFlag(group=isa.Group.CUBE_VECTOR, id=2)
+
+    refuses(
+        HazardError,
+        f"{place(cube, 'second')}: core0.cube0: CrossCoreSetFlag: on flag 2 nothing orders pipe MTE2 behind "
+        f"CrossCoreSetFlag (FIX, {place(cube, 'first')}), so either may be first; use one pipe for it, "
+        f"or another id",
+        mixed(cube, vector),
+    )
+
+
+def test_cross_core_flag_waited_for_by_two_pipes_in_no_order():
+    def cube(c, x, y, w):
+        for _ in range(2):
+            yield isa.CrossCoreSetFlag(group=isa.Group.CUBE_VECTOR, on=FIX, id=2)
+
+    def vector(c, x, y, w):
+        yield isa.CrossCoreWaitFlag(group=isa.Group.CUBE_VECTOR, on=MTE2, id=2)  # first
+        yield isa.CrossCoreWaitFlag(group=isa.Group.CUBE_VECTOR, id=2)  # second
+
+    refuses(
+        HazardError,
+        f"{place(vector, 'second')}: core0.vec0: CrossCoreWaitFlag: on flag 2 nothing orders pipe S behind "
+        f"CrossCoreWaitFlag (MTE2, {place(vector, 'first')}), so either may be first; use one pipe for it, "
+        f"or another id",
+        mixed(cube, vector),
+    )
+
+
 def test_two_cores_write_one_place():
     def stream(c, x, y):
         a, filled = c.ub(64, F32), c.flag(V, MTE3)

@@ -1,7 +1,7 @@
-"""A second timing engine, as plain as can be: every cost is a SimPy timeout, every wait an event, no clock runs ahead.
+"""A second timing engine, as plain as can be: every cost a timeout, every wait an event, no clock ahead.
 
-It shares lowering, ports, links and L2 with the engine under test, but none of its time keeping, and exists to be equal
-to it: same end, same cycles by cause, for every pipe.
+It shares lowering, ports, links and L2 with the engine under test, but none of its time keeping, and exists
+to be equal to it: same end, same cycles by cause, for every pipe.
 """
 
 from __future__ import annotations
@@ -33,6 +33,20 @@ class Plain:
     def __init__(self, chip, segments, l2="cold"):
         self.chip = chip
         self.l2 = L2(chip, segments, l2)
+        self.accesses = []
+        """Times at which transfers looked their bytes up in L2."""
+        access = self.l2.access
+
+        def noted(*args, **options):
+            self.accesses.append(self.env.now)
+            return access(*args, **options)
+
+        self.l2.access = noted
+
+    @property
+    def tied(self):
+        """Whether two accesses met in one cycle; which of them finds the other's bytes is left open."""
+        return len(set(self.accesses)) < len(self.accesses)
 
     def run(self, resolved):
         self.env = env = simpy.Environment()
@@ -65,15 +79,38 @@ class PlainCore:
         self.usable = defaultdict(int)
         self.flags = defaultdict(list)
         self.cross = defaultdict(list)
-        self.cycles = defaultdict(lambda: defaultdict(int))
+        self.log = {p: [] for p in PIPES[self.id.kind]}
+        """Per pipe, in program order: [cause, start, stop, cycles it would take with its port to itself]."""
         self.value = {}
         self.issued = False
         self.end = 0
         self.lines = []
         self.ports = {}
 
-    def spend(self, pipe, cause, cycles):
-        self.cycles[pipe][cause] += cycles
+    def note(self, pipe, cause, start):
+        """Put the time from `start` until now down to a cause."""
+        self.log[pipe].append([cause, start, self.env.now, 0])
+
+    def cycles(self, pipe, total):
+        """Return the cycles of a pipe by cause: the log laid end to end, holes before work are `issue`."""
+        found = defaultdict(int)
+        at = 0
+
+        def until(cause, time):
+            nonlocal at
+            if time > at:
+                found[cause] += time - at
+                at = time
+
+        for cause, start, stop, alone in self.log[pipe]:
+            until("issue", start)
+            if cause == "transfer":
+                until("work", min(stop, max(at, start) + alone))
+                until("link", stop)
+            else:
+                until(cause, stop)
+        found["tail"] = total - at
+        return {cause: time for cause, time in found.items() if time}
 
     def take(self, where, times):
         """Wait until the first entry of a list of times is there and past."""
@@ -91,29 +128,31 @@ class PlainCore:
                 self.state = self.lowering.changed(low)
             if low.pipe is Pipe.S:
                 if low.code is Code.SCALAR:
+                    before = env.now
                     yield env.timeout(low.cycles)
-                    self.spend(Pipe.S, "work", low.cycles)
+                    self.note(Pipe.S, "work", before)
                     continue
+                before = env.now
                 yield env.timeout(issue_cycles)
-                self.spend(Pipe.S, "work", issue_cycles)
+                self.note(Pipe.S, "work", before)
                 before = env.now
                 if low.code is Code.WAIT:
                     yield from self.take(Pipe.S, self.flags[op.src, op.dst, op.id])
-                    self.spend(Pipe.S, "flag", env.now - before)
+                    self.note(Pipe.S, "flag", before)
                 elif low.code is Code.SET:
                     self.raise_flag(op, env.now)
                 elif low.code is Code.BARRIER_ALL:
                     yield from self.engine.until(self.idle)
-                    self.spend(Pipe.S, "barrier", env.now - before)
+                    self.note(Pipe.S, "barrier", before)
                 elif low.code is Code.CROSS_WAIT:
                     for sender in self.peers(op, sending=False):
                         yield from self.take(Pipe.S, self.cross[op.id, sender.id])
-                    self.spend(Pipe.S, "cross_core", env.now - before)
+                    self.note(Pipe.S, "cross_core", before)
                 elif low.code is Code.CROSS_SET:
                     self.send(op, env.now)
                 elif low.code is Code.CLEAN:
                     yield env.timeout(low.cycles)
-                    self.spend(Pipe.S, "work", low.cycles)
+                    self.note(Pipe.S, "work", before)
                     line = (op.at.segment, op.at.address // chip.scalar.dcache_line_bytes)
                     self.lines = [] if op.all else [k for k in self.lines if k != line]
                 else:
@@ -122,16 +161,17 @@ class PlainCore:
                     if line not in self.lines:
                         cycles = chip.cycles(chip.scalar.gm_read_ns)
                         yield env.timeout(cycles)
-                        self.spend(Pipe.S, "link", cycles)
+                        self.note(Pipe.S, "link", before)
                     self.lines = [k for k in self.lines if k != line] + [line]
                     self.lines = self.lines[-chip.scalar.dcache_lines :]
                 continue
+            before = env.now
             yield env.timeout(issue_cycles)
-            self.spend(Pipe.S, "work", issue_cycles)
+            self.note(Pipe.S, "work", before)
             queue, depth = self.queues[low.pipe], getattr(chip.queues, low.pipe.name.lower())
             before = env.now
             yield from self.engine.until(lambda queue=queue, depth=depth: len(queue) < depth)
-            self.spend(Pipe.S, "queue", env.now - before)
+            self.note(Pipe.S, "queue", before)
             queue.append(low)
             self.engine.bell.ring()
             if low.returns_value:
@@ -139,7 +179,7 @@ class PlainCore:
                 yield from self.engine.until(lambda pipe=low.pipe: pipe in self.value)
                 wait = self.value.pop(low.pipe) + chip.flags.latency_cycles - env.now
                 yield env.timeout(wait)
-                self.spend(Pipe.S, "flag", env.now - before)
+                self.note(Pipe.S, "flag", before)
         self.end = max(self.end, env.now)
         self.issued = True
         self.engine.bell.ring()
@@ -201,12 +241,14 @@ class PlainCore:
 
     def step(self, pipe, queue, low, op):
         env, code = self.env, low.code
+        before = env.now
         if code is Code.WORK and low.transfer is None:
             yield from self.engine.until(lambda: all(over for over, _ in self.outstanding[pipe]))
             queue.popleft()
             self.engine.bell.ring()
+            before = env.now
             yield env.timeout(low.cycles)
-            self.spend(pipe, "work", low.cycles)
+            self.note(pipe, "work", before)
             self.usable[pipe] = max(self.usable[pipe], env.now + low.latency)
             if low.returns_value:
                 self.value[pipe] = env.now + low.latency
@@ -214,15 +256,19 @@ class PlainCore:
             yield from self.transfer(pipe, queue, low)
         elif code is Code.WAIT:
             yield from self.take(pipe, self.flags[op.src, op.dst, op.id])
+            self.note(pipe, "flag", before)
             queue.popleft()
         elif code is Code.BARRIER:
             yield from self.settled(pipe, list(self.outstanding[pipe]))
+            self.note(pipe, "barrier", before)
             queue.popleft()
         elif code is Code.CROSS_WAIT:
             for sender in self.peers(op, sending=False):
                 yield from self.take(pipe, self.cross[op.id, sender.id])
+            self.note(pipe, "cross_core", before)
             queue.popleft()
         else:
+            self.note(pipe, "set", before)
             queue.popleft()
             env.process(self.signal(pipe, op, code, list(self.outstanding[pipe]), self.usable[pipe]))
 
@@ -246,11 +292,14 @@ class PlainCore:
         env = self.env
         limit = getattr(self.chip.ports, low.transfer.port).outstanding
         mine = self.outstanding[pipe]
-        if len(mine) >= limit:
-            oldest = mine[-limit]
-            yield from self.engine.until(lambda: oldest[0])
-            if oldest[1] > env.now:
-                yield env.timeout(oldest[1] - env.now)
+        before = env.now
+        for older in mine[: max(0, len(mine) - limit + 1)]:
+            yield from self.engine.until(lambda older=older: older[0])
+            if older[1] > env.now:
+                yield env.timeout(older[1] - env.now)
+        self.note(pipe, "link", before)
+        line = ["transfer", env.now, None, max(1, low.cycles + low.transfer.port_cycles)]
+        self.log[pipe].append(line)
         queue.popleft()
         self.engine.bell.ring()
         entry = [False, 0]
@@ -259,7 +308,7 @@ class PlainCore:
         port = self.ports.setdefault((pipe, low.transfer.port), Port(self.engine.memory))
 
         def ended(stop, done):
-            entry[0], entry[1] = True, done + low.latency
+            entry[0], entry[1], line[2] = True, done + low.latency, stop
             self.end = max(self.end, entry[1])
             self.engine.bell.ring()
 

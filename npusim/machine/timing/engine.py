@@ -337,7 +337,7 @@ class TimingMachine:
         transfer = low.transfer
         assert transfer is not None
         limit = getattr(self._chip.ports, transfer.port).outstanding
-        if len(pipe.in_flight) >= limit:
+        while len(pipe.in_flight) >= limit:
             oldest = pipe.in_flight.popleft()
             while oldest.stop is None:
                 yield pipe.moved.wait()
