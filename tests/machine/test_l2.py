@@ -1,0 +1,241 @@
+"""The shared cache against a model of sets of bytes, its states at the start, and copies through it."""
+
+from __future__ import annotations
+
+from math import ceil
+
+import hypothesis.strategies as st
+import pytest
+from hypothesis import given, settings
+from random_programs import TOY, changed
+
+from npusim import Builder, Space, isa, load_chip, program, simulate
+from npusim.isa.operand import Access
+from npusim.machine.timing.l2 import L2
+from npusim.program.program import SegmentSpec
+
+GRANULE, ROOM = 16, 6
+SMALL = changed(TOY, {"l2.granule_bytes": GRANULE, "l2.size_mib": GRANULE * ROOM / (1 << 20)})
+"""A cache of six granules of sixteen bytes."""
+SEGMENTS = [
+    SegmentSpec("x", isa.U8, (70,), "input"),
+    SegmentSpec("y", isa.U8, (33,), "output"),
+    SegmentSpec("c", isa.U8, (20,), "constant"),
+]
+
+
+class Sets:
+    """The cache as sets of bytes in a list, oldest first; every segment starts at a granule of its own."""
+
+    def __init__(self, state):
+        self.lines = []
+        if state == "dirty":
+            self.lines = [[("foreign", i), set(range(GRANULE)), True] for i in range(ROOM)]
+        if state == "warm":
+            for number, segment in enumerate(SEGMENTS):
+                if segment.role != "output":
+                    self.touch(number, [(0, segment.nbytes)], False)
+
+    def touch(self, segment, runs, write):
+        """Touch bytes in order; return how many hit, missed, and were written back."""
+        hit = miss = evicted = 0
+        for start, stop in runs:
+            for granule in range(start // GRANULE, (stop - 1) // GRANULE + 1):
+                asked = {byte for byte in range(start, stop) if byte // GRANULE == granule}
+                line = next((line for line in self.lines if line[0] == (segment, granule)), None)
+                if line is not None:
+                    self.lines.remove(line)
+                else:
+                    if len(self.lines) == ROOM:
+                        _, held, dirty = self.lines.pop(0)
+                        evicted += len(held) * dirty
+                    line = [(segment, granule), set(), False]
+                self.lines.append(line)
+                known = len(asked & line[1])
+                hit += len(asked) if write else known
+                miss += 0 if write else len(asked) - known
+                both = asked | line[1]
+                line[1] = set(range(min(both), max(both) + 1))  # what lies between counts as there
+                line[2] |= write
+        return hit, miss, evicted
+
+
+@st.composite
+def accesses(draw):
+    segment = draw(st.integers(0, 2))
+    room = SEGMENTS[segment].nbytes
+    size = draw(st.integers(1, min(20, room)))
+    count, stride = 1, 0
+    if draw(st.booleans()):
+        stride = draw(st.integers(size, 30))
+        count = draw(st.integers(1, max(1, (room - size) // stride + 1)))
+    start = draw(st.integers(0, room - size - (count - 1) * stride))
+    shape = ((count,), (stride,)) if count > 1 else ((), ())
+    return Access(Space.GM, segment, start, size, *shape), draw(st.booleans())
+
+
+@settings(max_examples=200, deadline=None, derandomize=True)
+@given(st.sampled_from(["cold", "warm", "dirty"]), st.lists(accesses(), min_size=1, max_size=25))
+def test_cache_against_sets_of_bytes(state, sequence):
+    cache, sets = L2(SMALL, SEGMENTS, state), Sets(state)
+    for access, write in sequence:
+        expected = sets.touch(access.segment, access.runs(), write)
+        assert tuple(cache.access(access, write=write)) == expected
+
+
+# ---- states at the start -----------------------------------------------------------------------------------
+
+
+def one(size, *, store, role="input"):
+    """Return a program that loads an array, or stores it as a whole."""
+
+    @program
+    def one(k: Builder) -> None:
+        array = k.input("x", (size,), "int8") if role == "input" else k.output("x", (size,), "int8")
+
+        def stream(c):
+            tile = isa.Tile(isa.Operand(isa.Space.UB, isa.S8, 0), (size,))
+            yield isa.copy_out(array, tile) if store else isa.copy_in(tile, array)
+
+        k.launch("one", vector=stream)
+
+    return one
+
+
+def timed(maker, chip=TOY, **options):
+    return simulate(maker, chip, timing_only=True, **options)
+
+
+@pytest.mark.parametrize(
+    ("l2", "read", "written"), [("cold", 40960, 0), ("warm", 0, 0), ("dirty", 40960, 40960)]
+)
+def test_a_load_in_every_state(l2, read, written):
+    report = timed(one(40960, store=False), l2=l2)
+    assert (report.gm.read_bytes, report.gm.write_bytes) == (40960, 0)
+    assert (report.gm.hbm_read_bytes, report.gm.hbm_write_bytes) == (read, written)
+    assert report.gm.l2_hit_rate == (0 if read else 1)
+
+
+@pytest.mark.parametrize(("l2", "written"), [("cold", 0), ("warm", 0), ("dirty", 40960)])
+def test_a_store_in_every_state(l2, written):
+    report = timed(one(40960, store=True, role="output"), l2=l2)
+    assert (report.gm.read_bytes, report.gm.write_bytes) == (0, 40960)
+    assert (report.gm.hbm_read_bytes, report.gm.hbm_write_bytes) == (0, written)
+    assert report.gm.l2_hit_rate == 1
+
+
+@pytest.mark.parametrize(
+    ("buffer", "rate", "expected"),
+    [
+        (64, 100.0, 640),  # the buffer takes all that is evicted: the port sets the pace
+        (40, 1.0, 640),
+        (36, 100.0, 640),  # it does not, but main memory is faster than the port
+        (36, 32.0, 1280),  # the store waits until the evicted bytes are gone
+        (0, 16.0, 2560),
+    ],
+)
+def test_the_write_back_buffer_hides_evictions_that_fit(buffer, rate, expected):
+    chip = changed(TOY, {"l2.writeback_buffer_kib": buffer, "hbm.nominal_gb_per_s": rate})
+    report = timed(one(40960, store=True, role="output"), chip, l2="dirty")
+    before = TOY.scalar.issue_cycles + TOY.ports.ub_to_gm.issue_cycles
+    assert report.total_cycles == before + expected + 100
+
+
+@pytest.mark.parametrize("pause", [0, 6000])
+def test_the_write_back_buffer_is_free_again_when_its_bytes_are_gone(pause):
+    @program
+    def two(k: Builder) -> None:
+        y = k.output("y", (2 * 40960,), "int8")
+
+        def stream(c):
+            tile = isa.Tile(isa.Operand(isa.Space.UB, isa.S8, 0), (40960,))
+            yield isa.copy_out(y.flat(0, 40960), tile)
+            yield isa.ScalarWork(count=pause)
+            yield isa.copy_out(y.flat(40960, 40960), tile)
+
+        k.launch("two", vector=stream)
+
+    chip = changed(TOY, {"hbm.nominal_gb_per_s": 8.0})
+    issue, before = TOY.scalar.issue_cycles, TOY.ports.ub_to_gm.issue_cycles
+    if pause:  # the first 40 KiB left in 5,120 cycles
+        expected = issue + pause + issue + before + 640
+    else:  # both share the rate until the first is gone, 8,960 cycles on; 640 more at the full rate
+        expected = issue + before + 640 + 8960 + 640
+    assert timed(two, chip, l2="dirty").total_cycles == expected + 100
+
+
+def test_a_load_shares_main_memory_with_what_it_evicts():
+    """Dirty lines leave while the load comes in: half the rate for each, buffer or not."""
+    before = TOY.scalar.issue_cycles + TOY.ports.gm_to_ub.issue_cycles
+    for buffer in (0, 64):
+        chip = changed(TOY, {"l2.writeback_buffer_kib": buffer, "hbm.nominal_gb_per_s": 64.0})
+        report = timed(one(40960, store=False), chip, l2="dirty")
+        assert report.total_cycles == before + 1280 + 200
+
+
+def test_the_cache_keeps_its_content_between_launches():
+    @program
+    def twice(k: Builder) -> None:
+        x = k.input("x", (40960,), "int8")
+
+        def stream(c):
+            return [isa.copy_in(isa.Tile(isa.Operand(isa.Space.UB, isa.S8, 0), (40960,)), x)]
+
+        k.launch("first", vector=stream)
+        k.launch("second", vector=stream)
+
+    report = timed(twice)
+    assert report.gm.hbm_read_bytes == 40960
+    assert [part.cycles for part in report.launches] == [1 + 10 + 640 + 200, 1 + 10 + 640 + 100]
+
+
+# ---- copies ------------------------------------------------------------------------------------------------
+
+MIB = 1 << 20
+DEVICE = load_chip("ascend-910b4")
+L2_BYTES = DEVICE.l2.size_mib * MIB
+
+
+@pytest.mark.parametrize("l2", ["cold", "warm", "dirty"])
+@pytest.mark.parametrize("mib", [8, 32, 80])
+def test_a_copy_below_and_above_the_size_of_the_cache(mib, l2):
+    """In and out together take 16, 64 and 160 MiB of the 96 MiB of the cache."""
+    n = mib * MIB
+    report = timed("memcopy", DEVICE, n=n, dtype="int8", tile=1 << 16, l2=l2)
+    gm = report.gm
+    assert (gm.read_bytes, gm.write_bytes, gm.useful_bytes) == (n, n, 2 * n)
+    fits = 2 * n <= L2_BYTES
+    if l2 != "warm":
+        assert gm.hbm_read_bytes == n
+    elif fits:
+        assert gm.hbm_read_bytes == 0
+    else:
+        assert 0 < gm.hbm_read_bytes < n
+    overflow = max(0, 2 * n - L2_BYTES)
+    if l2 == "dirty":
+        foreign = min(2 * n, L2_BYTES)
+        assert gm.hbm_write_bytes == pytest.approx(foreign + overflow / 2, abs=4 << 16)
+    elif l2 == "cold":
+        # what leaves is the oldest, in turn a line that was read and one that was written
+        assert gm.hbm_write_bytes == pytest.approx(overflow / 2, abs=4 << 16)
+    elif fits:
+        assert gm.hbm_write_bytes == 0
+    else:
+        assert 0 <= gm.hbm_write_bytes <= n
+    assert gm.l2_hit_rate == pytest.approx(1 - gm.hbm_read_bytes / (2 * n), abs=1e-6)
+
+
+def test_a_copy_is_faster_the_more_of_it_the_cache_holds():
+    cycles = {
+        l2: timed("memcopy", DEVICE, n=8 * MIB, dtype="int8", tile=1 << 16, l2=l2).total_cycles
+        for l2 in ("cold", "warm", "dirty")
+    }
+    assert cycles["warm"] <= cycles["cold"] <= cycles["dirty"]
+    assert cycles["warm"] < cycles["dirty"]
+
+
+def test_traffic_of_the_copy_never_exceeds_the_sustained_rate():
+    report = timed("memcopy", DEVICE, n=8 * MIB, dtype="int8", tile=1 << 16, l2="dirty")
+    moved = report.gm.hbm_read_bytes + report.gm.hbm_write_bytes
+    left = DEVICE.l2.writeback_buffer_kib * 1024
+    assert report.total_cycles >= ceil((moved - left) / DEVICE.hbm_bytes_per_cycle)
