@@ -104,8 +104,9 @@ def families(rng, kind, m, k, n):
     # a tie in one row, with the accumulator for a crumb
     a, b = blank()
     a[m // 2, :2], b[0], b[1] = (1, 2.0**-12), 1, 2.0**-12
-    acc = (rng.choice([-(2.0**-60), 2.0**-60], (m, n)) * (1 + 2.0**-23)).astype(np.float32)
-    yield "accumulator for a crumb", cast(a), cast(b), acc
+    for crumb in (2.0**-60 * (1 + 2.0**-23), 2.0**-149):
+        acc = rng.choice([-crumb, crumb], (m, n)).astype(np.float32)
+        yield "accumulator for a crumb", cast(a), cast(b), acc
     a, b, acc = any_bits(rng, (m, k), kind), any_bits(rng, (k, n), kind), any_bits(rng, (m, n), "f32")
     a[0, 0], b[1, 0], acc[m - 1, n - 1] = np.inf, np.nan, -np.inf
     yield "any bits, some special", a, b, acc

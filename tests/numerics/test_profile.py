@@ -8,6 +8,7 @@ from dataclasses import FrozenInstanceError, fields, replace
 
 import numpy as np
 import pytest
+from ml_dtypes import bfloat16
 
 from npusim.errors import ConfigError, OperandError
 from npusim.isa.numerics.cube import matmul
@@ -152,6 +153,28 @@ def test_bits_below_the_largest_term_tell_the_tensor_cores_apart():
 
     names = ("nvidia-volta-like", "nvidia-ampere-like", "nvidia-hopper-like", "ascend-a2")
     assert [lowest_bit_kept(name) for name in names] == [23, 24, 25, 48]
+
+
+def test_tensor_cores_align_to_a_lowest_exponent():
+    """2^-140 and a negative crumb: below the lowest exponent the crumb is cut off before it is added."""
+    rule = PROFILES["nvidia-hopper-like"].cube_rule("bf16")
+    a, b = [2.0**-70, -(2.0**-80)], [2.0**-70, 2.0**-79]
+    assert one_output(rule, a, b, dtype=bfloat16) == 2.0**-140
+    assert one_output(replace(rule, align_min_exp=None), a, b, dtype=bfloat16) == 2.0**-140 - 2.0**-149
+
+
+def test_flushing_reads_and_writes_no_subnormals():
+    rule = CubeNumerics(summation="fused-exact", k0=4, subnormals="flush")
+    keep = replace(rule, subnormals="keep")
+    seen = [
+        [one_output(r, [x], [y], acc=acc, dtype=np.float32) * 2.0**126 for r in (keep, rule)]
+        for x, y, acc in (
+            (2.0**-63, 2.0**-63, 2.0**-127),  # the accumulator is subnormal
+            (2.0**-127, 2.0, 2.0**-126),  # an operand is
+            (2.0**-63, -(2.0**-64), 2.0**-126),  # the result is
+        )
+    ]
+    assert seen == [[1.5, 1], [2, 1], [0.5, 0]]
 
 
 def test_the_block_size_shows_in_where_rounding_happens():

@@ -99,7 +99,8 @@ def bound(left: Prepared, right: Prepared, acc: Array | None) -> Bounds:
             largest = math.inf
         smallest = float(smallest_magnitude(acc, axis=None))
         if smallest < math.inf:
-            unit = 2.0 ** (max(math.frexp(smallest)[1] - 1, SINGLE.emin) - (SINGLE.precision - 1))
+            exponent = math.frexp(max(smallest, SINGLE.smallest_normal))[1] - 1  # subnormals share a unit
+            unit = 2.0 ** (exponent - (SINGLE.precision - 1))
     return Bounds(left, right, la.finite and lb.finite, block, exact, largest, unit, largest + sum(block))
 
 

@@ -20,7 +20,8 @@ def fused_aligned(
     the largest exponent; the sum is rounded to float32 once and overflows to infinity in every mode.
 
     The exponent of a product is the sum of its operands' exponents, not normalised; a subnormal counts with
-    the lowest exponent of its format.
+    the lowest exponent of its format. Infinities and NaN need no care: they pass through every step as in any
+    other sum.
     """
     left, right = bounds.left, bounds.right
     emin = BY_NUMPY[left.dtype].emin
@@ -33,11 +34,7 @@ def fused_aligned(
         for i in range(0, left.rows, rows):
             at = slice(i, i + rows)
             total[at] = _block(rule, a[:, at], b, ea[block][:, at], eb[block], acc[at], acc_exponent[at])
-        rounded = _round(total, rule.rounding)
-        if not bounds.calm:
-            special = a.T @ b + acc
-            np.copyto(rounded, special, where=~np.isfinite(special), casting="unsafe")
-        acc = rounded
+        acc = _round(total, rule.rounding)
         if per_write:
             after_write(rule, acc, saturate=saturate)
     return acc
