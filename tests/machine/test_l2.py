@@ -141,27 +141,37 @@ def test_the_write_back_buffer_hides_evictions_that_fit(buffer, rate, expected):
     assert report.total_cycles == before + expected + 100
 
 
-@pytest.mark.parametrize("pause", [0, 6000])
-def test_the_write_back_buffer_is_free_again_when_its_bytes_are_gone(pause):
+STORE = TOY.scalar.issue_cycles + TOY.ports.ub_to_gm.issue_cycles
+
+
+@pytest.mark.parametrize(
+    ("sizes", "pause", "expected"),
+    [
+        (
+            [40960, 40960],
+            6000,
+            STORE + 6000 + TOY.scalar.issue_cycles + 640,
+        ),  # the first left in 5,120 cycles
+        ([40960, 40960], 0, STORE + 10240),  # the second waits until both have left
+        ([20480] * 3, 0, STORE + 3 * 320),
+        ([20480] * 4, 0, STORE + 10241),  # only the fourth does not fit; one ends inside a cycle
+    ],
+)
+def test_the_write_back_buffer_holds_what_has_not_left(sizes, pause, expected):
     @program
-    def two(k: Builder) -> None:
-        y = k.output("y", (2 * 40960,), "int8")
+    def stores(k: Builder) -> None:
+        y = k.output("y", (sum(sizes),), "int8")
 
         def stream(c):
-            tile = isa.Tile(isa.Operand(isa.Space.UB, isa.S8, 0), (40960,))
-            yield isa.copy_out(y.flat(0, 40960), tile)
-            yield isa.ScalarWork(count=pause)
-            yield isa.copy_out(y.flat(40960, 40960), tile)
+            for number, size in enumerate(sizes):
+                tile = isa.Tile(isa.Operand(isa.Space.UB, isa.S8, 0), (size,))
+                yield isa.copy_out(y.flat(number * size, size), tile)
+                yield isa.ScalarWork(count=pause)
 
-        k.launch("two", vector=stream)
+        k.launch("stores", vector=stream)
 
     chip = changed(TOY, {"hbm.nominal_gb_per_s": 8.0})
-    issue, before = TOY.scalar.issue_cycles, TOY.ports.ub_to_gm.issue_cycles
-    if pause:  # the first 40 KiB left in 5,120 cycles
-        expected = issue + pause + issue + before + 640
-    else:  # both share the rate until the first is gone, 8,960 cycles on; 640 more at the full rate
-        expected = issue + before + 640 + 8960 + 640
-    assert timed(two, chip, l2="dirty").total_cycles == expected + 100
+    assert timed(stores, chip, l2="dirty").total_cycles == max(expected + 100, len(sizes) * (pause + 1))
 
 
 def test_a_load_shares_main_memory_with_what_it_evicts():
