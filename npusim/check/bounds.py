@@ -110,6 +110,8 @@ class Chain:
         depths = [getattr(chip.queues, p.name.lower(), 1) for p in Pipe]
         self.pops: list[deque[int]] = [deque(maxlen=d) for d in depths]
         """When the last instructions of a pipe left its queue, as many as the queue holds."""
+        self.woken: deque[int] = deque()
+        """Pipes with waiting instructions whose flags have been set since they were looked at."""
         self.flags: dict[tuple[Pipe, Pipe, int], deque[int]] = defaultdict(deque)
         self.lines: dict[tuple[int, int], None] = {}
         self.awaited: int | None = None
@@ -154,9 +156,8 @@ class Recurrence:
 
     def _advance(self, chain: Chain) -> None:
         """Issue until the scalar unit waits."""
-        for pipe, waiting in enumerate(chain.waiting):
-            if waiting:
-                self._serve(chain, pipe)
+        chain.woken.extend(pipe for pipe, waiting in enumerate(chain.waiting) if waiting)
+        self._serve_woken(chain)
         ops, steps, issue_cycles = chain.ops, self._steps, self._chip.scalar.issue_cycles
         while chain.at < len(ops):
             op = ops[chain.at]
@@ -189,6 +190,8 @@ class Recurrence:
                     chain.state = op.update(chain.state)
             elif not self._scalar(chain, step, chain.issue + issue_cycles):
                 return
+            if chain.woken:
+                self._serve_woken(chain)
             chain.at += 1
             self._moved = True
 
@@ -247,11 +250,14 @@ class Recurrence:
             del lines[next(iter(lines))]
         return time if known else time + self._miss
 
-    def _serve(self, chain: Chain, pipe: int) -> None:
-        waiting = chain.waiting[pipe]
-        while waiting and self._start(chain, pipe, *waiting[0]):
-            waiting.popleft()
-            self._moved = True
+    def _serve_woken(self, chain: Chain) -> None:
+        """Let pipes go on whose flags have been set, and those whose flags they set in turn."""
+        while chain.woken:
+            pipe = chain.woken.popleft()
+            waiting = chain.waiting[pipe]
+            while waiting and self._start(chain, pipe, *waiting[0]):
+                waiting.popleft()
+                self._moved = True
 
     def _start(self, chain: Chain, pipe: int, issued: int, step: Step) -> bool:
         """Run an instruction on its pipe; False where it waits for a flag that nobody has set yet."""
@@ -300,7 +306,7 @@ class Recurrence:
         assert isinstance(op, SetFlag)
         chain.flags[op.src, op.dst, op.id].append(time)
         if chain.waiting[op.dst]:
-            self._serve(chain, op.dst)
+            chain.woken.append(op.dst)
 
     def _send(self, chain: Chain, op: Instruction, time: int) -> None:
         assert isinstance(op, CrossCoreSetFlag)
