@@ -50,7 +50,7 @@ def chain_bound(x: np.ndarray, y: np.ndarray, s: int, tile: int) -> np.ndarray:
 
     Inside a row every one of at most `s` additions loses half a unit of the magnitude summed so far; each
     carry loses half a unit of the sum. The magnitudes are those of the whole prefix, so the bound is
-    generous, not tight.
+    generous, not tight. Where sums have left the range of float32 there is no bound.
     """
     unit = 2.0**-24
     magnitude = np.abs(x.astype(np.float64))
@@ -58,4 +58,8 @@ def chain_bound(x: np.ndarray, y: np.ndarray, s: int, tile: int) -> np.ndarray:
     inside = np.cumsum(magnitude)
     inside -= np.repeat(np.concatenate([[0.0], inside[tile - 1 : -1 : tile]]), tile)[: x.size]
     peak = np.maximum.accumulate(np.abs(y))
-    return unit * (inside * min(s, tile) + 2 * peak * rows) + 1e-30
+    bound = unit * (inside * min(s, tile) + 2 * peak * rows) + 1e-30
+    bound[peak > np.finfo(np.float32).max] = np.inf if np.isfinite(x).all() else 0.0
+    if np.isfinite(x).all():
+        return bound  # behind a sum that float32 cannot hold nothing is compared
+    return np.where(np.isfinite(bound), bound, 0.0)  # what is infinite or NaN must be exactly that

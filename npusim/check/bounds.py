@@ -103,8 +103,8 @@ class Chain:
         self.done = [0] * pipes
         self.busy = [0] * pipes
         self.moving = [0] * pipes
-        self.under_way: list[deque[int]] = [deque() for _ in range(pipes)]
-        """When the last transfers of a pipe are usable."""
+        self.under_way: dict[str, deque[int]] = defaultdict(deque)
+        """When the last transfers of a port are usable."""
         self.waiting: list[deque[tuple[int, Step]]] = [deque() for _ in range(pipes)]
         """Issued and not started, behind a wait for a flag that nobody has set yet."""
         depths = [getattr(chip.queues, p.name.lower(), 1) for p in Pipe]
@@ -271,9 +271,9 @@ class Recurrence:
             if transfer is None:
                 chain.busy[pipe] += step.cycles
             else:
-                under_way = chain.under_way[pipe]
+                under_way = chain.under_way[transfer.port]
                 limit = getattr(self._chip.ports, transfer.port).outstanding
-                while len(under_way) >= limit:
+                if len(under_way) >= limit:
                     start = max(start, under_way.popleft())
                 end = start + step.cycles
                 chain.busy[pipe] += step.cycles
@@ -282,7 +282,7 @@ class Recurrence:
             usable = end + step.latency
             if transfer is not None:
                 usable += self._write if transfer.write else self._read
-                chain.under_way[pipe].append(usable)
+                chain.under_way[transfer.port].append(usable)
             if usable > chain.done[pipe]:
                 chain.done[pipe] = usable
             chain.pops[pipe].append(start)

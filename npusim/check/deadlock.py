@@ -75,7 +75,7 @@ def _next(by_id: dict[CoreId, Blocked], node: Node) -> Node | None:
             if found is not None:
                 return found
         return None
-    if isinstance(op, PipeBarrier):
+    if isinstance(op, PipeBarrier) and op.pipe is pipe:
         others = [p for p in by_id[core].waits if p is not pipe]
         return (core, others[0]) if others else None
     if isinstance(op, WaitFlag) and op.src in by_id[core].waits:
@@ -106,7 +106,7 @@ def _words(by_id: dict[CoreId, Blocked], node: Node) -> str:
         return f"{subject} waits for cross-core flag {op.id} from {peers}"
     if isinstance(op, WaitFlag):
         return f"{subject} waits for flag {op.src.name}->{op.dst.name}#{op.id}"
-    if isinstance(op, PipeBarrier):
+    if isinstance(op, PipeBarrier) and op.pipe is pipe:
         return f"{subject} waits at a barrier"
     if blocked.awaits_value:
         return f"{subject} waits for the value of {op.mnemonic} on {op.pipe.name}"

@@ -10,13 +10,15 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
+from npusim.check.dcache import DataCaches
 from npusim.check.order import WIDTH, Clock, Order
 from npusim.check.place import Site
-from npusim.check.shadow import Conflict, Shadow
+from npusim.check.shadow import Conflict, Shadow, Touch
 from npusim.config.chip import Chip
 from npusim.errors import HazardError, OperandError
 from npusim.isa.instruction import Instruction
 from npusim.isa.operand import REGISTERS, Access, Pipe, Space
+from npusim.isa.scalar import DataCacheCleanAndInvalid, GetValue, SetValue
 from npusim.isa.state import Atomic, State
 from npusim.isa.sync import CrossCoreSetFlag, CrossCoreWaitFlag, PipeBarrier, SetFlag, WaitFlag
 from npusim.program.core import PIPES, SPACES, CoreId, CoreKind
@@ -84,6 +86,7 @@ class Watch:
         self._cross_waits: dict[tuple[int, int, int], list[tuple[int, int, int]]] = {}
         """Thread, count and position of every wait, by receiver, id and sender."""
         self._registers: dict[tuple[int, int], int] = {}
+        self._caches = DataCaches(self._chip.scalar.dcache_line_bytes)
 
     def end(self) -> None:
         """Finish a launch: every flag must have been waited for."""
@@ -103,6 +106,14 @@ class Watch:
                     f"CrossCoreSetFlag: flag {event} reaches {self._cores[receiver]}, which never waits "
                     f"for it; add CrossCoreWaitFlag {event} there",
                 )
+        left = self._caches.left
+        if left is not None:
+            raise self._error(
+                left.core,
+                left.number,
+                "SetValue: the value is only in the data cache when the launch ends; "
+                "clean its line with DataCacheCleanAndInvalid",
+            )
         for shadow in self._gm:
             shadow.settle()
 
@@ -125,6 +136,7 @@ class Watch:
         if record is not None and record.state is state:
             return record
         try:
+            op.check_forms()
             self._check_core(self._cores[core].kind, op)
             op.check(self._chip, state)
             reads = self._runs(op, op.reads(state), "reads")
@@ -214,6 +226,10 @@ class Watch:
         for register in record.registers_written:
             self._registers[core, register] = tick
         ordered = record.ordered
+        if record.pipe is Pipe.S and self._scalar(core, number, op, touch, known):
+            return
+        if self._caches:
+            self._check_caches(core, number, op, record)
         for space, segment, runs in record.reads:
             shadow = self._gm[segment] if space is Space.GM else self._shadow(core, space)
             for start, stop in runs:
@@ -229,6 +245,51 @@ class Watch:
                     conflict = shadow.write(start, stop, touch, known, ordered)
                 if conflict is not None:
                     raise self._hazard(core, number, conflict, space, segment)
+
+    def _scalar(self, core: int, number: int, op: Instruction, touch: Touch, known: Clock) -> bool:
+        """Follow a scalar access to global memory through the data cache; whether nothing is left to do."""
+        caches = self._caches
+        if isinstance(op, GetValue) and op.src.space is Space.GM:
+            writer = caches.load(core, op.src, self._gm[op.src.segment])
+            if writer is not None:
+                thread, _, position = writer
+                who = self._locate(thread // WIDTH, position)
+                raise self._error(
+                    core,
+                    number,
+                    f"GetValue (S) reads {self._segments[op.src.segment].name} from a line of the data cache "
+                    f"that is older than what {who.words} wrote; put DataCacheCleanAndInvalid before it",
+                )
+            return caches.own(core, op.src)
+        if isinstance(op, SetValue) and op.dst.space is Space.GM:
+            caches.store(core, number, op.dst, self._gm[op.dst.segment])
+            return True
+        if isinstance(op, DataCacheCleanAndInvalid):
+            for segment, dirty in caches.clean(core, None if op.all else op.at):
+                shadow = self._gm[segment]
+                stored = (touch[0], touch[1], dirty.number)
+                conflict = shadow.write(dirty.start, dirty.stop, stored, known, True)
+                if conflict is not None:
+                    raise self._hazard(core, dirty.number, conflict, Space.GM, segment)
+            return True
+        return False
+
+    def _check_caches(self, core: int, number: int, op: Instruction, record: Record) -> None:
+        """Raise where an instruction reads bytes that are in a data cache only."""
+        for space, segment, runs in record.reads:
+            if space is not Space.GM:
+                continue
+            for start, stop in runs:
+                dirty = self._caches.unseen(segment, start, stop)
+                if dirty is not None:
+                    who = self._locate(dirty.core, dirty.number)
+                    raise self._error(
+                        core,
+                        number,
+                        f"{op.mnemonic} ({record.pipe.name}) reads {self._segments[segment].name} "
+                        f"bytes {grouped(dirty.start)} to {grouped(dirty.stop)}, which {who.words} has put into the "
+                        f"data cache only; clean the line with DataCacheCleanAndInvalid first",
+                    )
 
     def _shadow(self, core: int, space: Space) -> Shadow:
         found = self._shadows.get((core, space))

@@ -132,6 +132,11 @@ class Shadow:
             cell.atomics[touch[0]] = touch
         return None
 
+    def writers(self, start: int, stop: int) -> list[tuple[int, int, Touch]]:
+        """Return who wrote the bytes of a range last, by interval; bytes that nobody wrote are left out."""
+        cells = self._overlapping(start, stop)
+        return [(max(start, c.start), min(stop, c.stop), c.writer) for c in cells]
+
     def gap(self, start: int, stop: int) -> tuple[int, int] | None:
         """Return the first never-written interval of a range."""
         index = bisect_right(self._starts, start) - 1

@@ -6,8 +6,10 @@ from npusim.isa.dma import DataCopy, DataCopyNd2Nz, DataCopyPad, Fill
 from npusim.isa.dma.forms import copy_in, copy_out, nd_to_nz
 from npusim.isa.dtype import BF16, F16, F32, S4, S8, S16, S32, S64, U8, U16, U32, U64, DType
 from npusim.isa.instruction import REGISTRY, Instruction
+from npusim.isa.numerics.cast import RoundMode
 from npusim.isa.operand import Imm, Operand, Pipe, Reg, Space, Tile
 from npusim.isa.scalar import (
+    Control,
     DataCacheCleanAndInvalid,
     GetValue,
     ResetMask,
@@ -37,7 +39,7 @@ from npusim.isa.vector.arithmetic import (
     Sub,
     SubRelu,
 )
-from npusim.isa.vector.compare import Compare, Compares, CompareToMask, GetCmpMask, SetCmpMask
+from npusim.isa.vector.compare import Compare, CompareMode, Compares, CompareToMask, GetCmpMask, SetCmpMask
 from npusim.isa.vector.convert import Cast
 from npusim.isa.vector.forms import contiguous, counter_mode, masked, normal_mode
 from npusim.isa.vector.gather import Gather, GatherMask
@@ -48,12 +50,13 @@ from npusim.isa.vector.reduce import (
     BlockReduceMin,
     BlockReduceSum,
     PairReduceSum,
+    ReduceOrder,
     RepeatReduceSum,
     WholeReduceMax,
     WholeReduceMin,
     WholeReduceSum,
 )
-from npusim.isa.vector.select import Select
+from npusim.isa.vector.select import Select, SelectMode
 from npusim.isa.vector.transpose import TransDataTo5HD, Transpose
 from npusim.isa.vector.unary import (
     Abs,
@@ -97,8 +100,10 @@ __all__ = [
     "Brcb",
     "Cast",
     "Compare",
+    "CompareMode",
     "CompareToMask",
     "Compares",
+    "Control",
     "Copy",
     "CreateVecIndex",
     "CrossCoreSetFlag",
@@ -142,15 +147,18 @@ __all__ = [
     "Pipe",
     "PipeBarrier",
     "Reciprocal",
+    "ReduceOrder",
     "Reg",
     "Relu",
     "RepeatReduceSum",
     "ResetMask",
+    "RoundMode",
     "Rsqrt",
     "ScalarAlu",
     "ScalarOp",
     "ScalarWork",
     "Select",
+    "SelectMode",
     "SetAtomic",
     "SetCmpMask",
     "SetControl",

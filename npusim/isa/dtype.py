@@ -7,6 +7,8 @@ from enum import Enum
 import ml_dtypes
 import numpy as np
 
+from npusim.errors import ConfigError, did_you_mean
+
 
 class DType(Enum):
     """An element type: its short name, its code in the flat encoding, its width and its NumPy type.
@@ -56,6 +58,23 @@ BY_NAME = {d.short: d for d in DType}
 BY_CODE = {d.code: d for d in DType}
 BY_NUMPY = {d.np: d for d in DType if d is not DType.S4}
 """NumPy type to element type; `int8` is `S8`."""
+
+
+def element_type(name: DType | str) -> DType:
+    """Return an element type from its short name or NumPy name.
+
+    Raises `ConfigError` where there is none.
+    """
+    if isinstance(name, DType):
+        return name
+    if name in BY_NAME:
+        return BY_NAME[name]
+    by_numpy = {d.name: t for d, t in BY_NUMPY.items()}
+    if name in by_numpy:
+        return by_numpy[name]
+    known = [*BY_NAME, *by_numpy]
+    raise ConfigError(f"element type {name!r} is not known{did_you_mean(name, known)}")
+
 
 F16, BF16, F32 = DType.F16, DType.BF16, DType.F32
 S4, S8, U8, S16, U16 = DType.S4, DType.S8, DType.U8, DType.S16, DType.U16

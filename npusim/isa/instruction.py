@@ -27,12 +27,13 @@ from typing import (
     get_origin,
 )
 
+import numpy as np
 from numpy.typing import NDArray
 
 from npusim.config.chip import Chip
 from npusim.errors import OperandError
 from npusim.isa.dtype import BY_CODE, DType
-from npusim.isa.operand import Access, Imm, Operand, Pipe, Reg, Scalar, Space
+from npusim.isa.operand import Access, Imm, Operand, Pipe, Reg, Scalar, Space, from_bits
 from npusim.isa.state import State
 
 Array = NDArray[Any]
@@ -154,7 +155,33 @@ class Instruction:
         for name in self.scalars:
             value = getattr(self, name)
             if type(value) is not Reg and type(value) is not Imm:
-                object.__setattr__(self, name, Imm.of(value, self.scalar_dtype))
+                object.__setattr__(self, name, self._immediate(name, value))
+
+    def _immediate(self, name: str, value: Any) -> Imm:
+        """Return a number as an immediate.
+
+        Raises `OperandError` for what is no number, and for a number that the type does not hold.
+        """
+        if isinstance(value, bool) or not isinstance(value, int | float | np.number):
+            raise self.error(f"{name} must be a number, a register or an Imm, not {value!r}")
+        dtype = self.scalar_dtype
+        if not dtype.is_float and (not np.isfinite(value) or int(value) != value):
+            raise self.error(f"{name} must be a whole number for {dtype.short}, not {value!r}")
+        try:
+            with np.errstate(over="ignore"):
+                made = Imm.of(float(value) if dtype.is_float else int(value), dtype)
+        except OverflowError:
+            raise self.error(f"{name} must fit {dtype.short}, not {value!r}") from None
+        if dtype.is_float and np.isfinite(value) and not np.isfinite(from_bits(made.bits, dtype)):
+            raise self.error(f"{name} must fit {dtype.short}, not {value!r}; give infinity as such")
+        return made
+
+    def check_forms(self) -> None:
+        """Raise `OperandError` where a field is not of the kind that the class declares."""
+        for f in self.spec:
+            value = getattr(self, f.name)
+            if not f.fits(value):
+                raise self.error(f"{f.name} must be {f.kind}, not {value!r}")
 
     @property
     def pipe(self) -> Pipe:
@@ -303,6 +330,31 @@ class FieldSpec:
     default: Any
     enum: type[Enum] | None = None
 
+    @property
+    def kind(self) -> str:
+        """What the field holds, in words."""
+        if self.form == "enum":
+            assert self.enum is not None
+            return f"one of {self.enum.__name__}." + f" {self.enum.__name__}.".join(self.enum.__members__)
+        return _KINDS[self.form]
+
+    def fits(self, value: Any) -> bool:
+        """Whether a value is of the kind that the field holds."""
+        if self.form == "operand":
+            return isinstance(value, Operand) or (self.optional and value is None)
+        if self.form == "scalar":
+            return isinstance(value, Reg | Imm)
+        if self.form == "enum":
+            assert self.enum is not None
+            return isinstance(value, self.enum)
+        if self.form == "dtype":
+            return isinstance(value, DType)
+        if self.form == "bool":
+            return isinstance(value, bool)
+        if self.form == "ints":
+            return isinstance(value, tuple) and all(_whole(v) for v in value)
+        return _whole(value)
+
     def encode(self, value: Any, flat: list[int]) -> None:
         """Append the integers of a value."""
         if self.form == "operand":
@@ -354,6 +406,20 @@ class FieldSpec:
         if self.form == "ints":
             return "[" + ",".join(map(str, value)) + "]"
         return str(value)
+
+
+_KINDS = {
+    "operand": "a tile or an operand",
+    "scalar": "a number, a register or an Imm",
+    "int": "a whole number",
+    "bool": "True or False",
+    "dtype": "an element type",
+    "ints": "a tuple of whole numbers",
+}
+
+
+def _whole(value: Any) -> bool:
+    return isinstance(value, int | np.integer) and not isinstance(value, bool)
 
 
 def _field_spec(name: str, hint: Any, default: Any) -> FieldSpec:

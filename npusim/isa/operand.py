@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from enum import IntEnum
-from typing import NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
@@ -173,6 +173,12 @@ Scalar = Reg | Imm | float
 
 REGISTERS = 64
 """Scalar registers that a stream may name; on the device the compiler manages them, so the number is ours."""
+
+
+def from_bits(bits: int, dtype: DType) -> Any:
+    """Return the NumPy scalar that bits stand for."""
+    size = dtype.size
+    return np.array(bits & ((1 << 8 * size) - 1), f"u{size}").view(dtype.np)[()]
 
 
 class Access(NamedTuple):

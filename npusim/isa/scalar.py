@@ -11,7 +11,7 @@ import numpy as np
 from npusim.config.chip import Chip
 from npusim.isa.dtype import BY_NUMPY, F32, S32, DType
 from npusim.isa.instruction import CoreView, Instruction, Kind, Role, Work, instruction
-from npusim.isa.operand import REGISTERS, Access, Imm, Operand, Pipe, Scalar, Space
+from npusim.isa.operand import REGISTERS, Access, Imm, Operand, Pipe, Scalar, Space, from_bits
 from npusim.isa.state import FULL_MASK, Atomic, State
 
 Element = Annotated[Operand, Role((Space.UB, Space.GM), reads=True)]
@@ -49,12 +49,6 @@ class ScalarInstruction(Instruction):
 def element(at: Operand) -> tuple[Access, ...]:
     """Return the bytes of one element."""
     return (Access(at.space, at.segment, at.address, at.dtype.size),)
-
-
-def from_bits(bits: int, dtype: DType) -> Any:
-    """Return the NumPy scalar that bits stand for."""
-    size = dtype.size
-    return np.array(bits & ((1 << 8 * size) - 1), f"u{size}").view(dtype.np)[()]
 
 
 def to_bits(value: Any) -> int:

@@ -150,6 +150,7 @@ class FunctionalMachine:
             self._count()
             queue = queues.get(op.pipe)
             if queue is None:
+                self._refuse_forms(op, resolved.site(number))
                 raise self._placed(no_pipe(op, core.id.kind, op.pipe), resolved.site(number))
             issued: Any = watch.order.issued(core.index) if watch is not None else None
             kind, state = op.kind, core.state
@@ -163,6 +164,13 @@ class FunctionalMachine:
             elif not self._issue(core, (number, op, state, issued)):
                 return
             number += 1
+
+    def _refuse_forms(self, op: Instruction, site: Site) -> None:
+        """Raise with the place where a field is of the wrong kind, so that there is no telling the pipe."""
+        try:
+            op.check_forms()
+        except OperandError as error:
+            raise self._placed(error, site) from error
 
     def _count(self) -> None:
         self._instructions += 1

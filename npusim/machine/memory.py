@@ -14,8 +14,7 @@ from npusim.errors import OperandError
 from npusim.isa.dtype import S4, DType
 from npusim.isa.instruction import Array
 from npusim.isa.numerics.profile import NumericsProfile
-from npusim.isa.operand import REGISTERS, Imm, Operand, Reg, Scalar, Space
-from npusim.isa.scalar import from_bits
+from npusim.isa.operand import REGISTERS, Imm, Operand, Reg, Scalar, Space, from_bits
 from npusim.units import grouped
 
 _VIEWS_KEPT = 1 << 16
@@ -31,10 +30,21 @@ class Segment:
     data: Array
     """`uint8`, one entry per byte."""
 
-    def array(self) -> Array:
-        """Return the segment as a typed array that shares its bytes."""
+    def fill(self, array: Array) -> None:
+        """Put the elements of an array into the segment, S4 elements two to a byte, low nibble first."""
+        flat: Array = array.reshape(-1).view(np.uint8)
         if self.dtype is S4:
-            return self.data
+            flat = flat & 0xF
+            self.data[: flat.size // 2 + flat.size % 2] = flat[::2]
+            self.data[: flat.size // 2] |= flat[1::2] << 4
+        else:
+            self.data[:] = flat
+
+    def array(self) -> Array:
+        """Return the segment as a typed array, which shares its bytes unless they hold two elements."""
+        if self.dtype is S4:
+            pairs = np.stack([self.data << 4, self.data & 0xF0], axis=-1).view(np.int8) >> 4
+            return pairs.reshape(-1)[: math.prod(self.shape)].reshape(self.shape)
         return self.data[: math.prod(self.shape) * self.dtype.size].view(self.dtype.np).reshape(self.shape)
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from npusim.config.chip import Chip
 from npusim.errors import ConfigError, HazardError
-from npusim.isa.dtype import DType
+from npusim.isa.dtype import DType, element_type
 from npusim.isa.instruction import Instruction, OriginKind
 from npusim.isa.operand import Operand, Pipe, Space, Tile
 from npusim.isa.state import RESET, State
@@ -43,12 +43,17 @@ class Kernel:
         self.queues: list[Queue] = []
         self._used: dict[Space, int] = defaultdict(int)
 
-    def alloc(self, space: Space, shape: int | tuple[int, ...], dtype: DType) -> Tile:
+    def alloc(self, space: Space, shape: int | tuple[int, ...], dtype: DType | str) -> Tile:
         """Reserve a tile, aligned as the memory wants it.
 
-        Raises `ConfigError` where the core lacks the memory or has too little of it left.
+        Raises `ConfigError` where the core lacks the memory or has too little of it left, for an unknown
+        element type, and for an empty tile.
         """
         shape = (shape,) if isinstance(shape, int) else shape
+        dtype = element_type(dtype)
+        if not shape or min(shape) < 1:
+            extents = "x".join(map(str, shape)) or "no extent"
+            raise ConfigError(f"{space.short}: every extent of a tile must be 1 or more, not {extents}")
         if space not in SPACES[self.core.kind]:
             raise ConfigError(f"no {space.short} on this core; it has {_names(self.core)}")
         start = align_up(self._used[space], _START.get(space, 32))
@@ -62,23 +67,23 @@ class Kernel:
         self._used[space] = stop
         return Tile(Operand(space, dtype, start), shape)
 
-    def ub(self, shape: int | tuple[int, ...], dtype: DType) -> Tile:
+    def ub(self, shape: int | tuple[int, ...], dtype: DType | str) -> Tile:
         """Reserve a tile in the unified buffer."""
         return self.alloc(Space.UB, shape, dtype)
 
-    def l1(self, shape: int | tuple[int, ...], dtype: DType) -> Tile:
+    def l1(self, shape: int | tuple[int, ...], dtype: DType | str) -> Tile:
         """Reserve a tile in L1."""
         return self.alloc(Space.L1, shape, dtype)
 
-    def l0a(self, shape: int | tuple[int, ...], dtype: DType) -> Tile:
+    def l0a(self, shape: int | tuple[int, ...], dtype: DType | str) -> Tile:
         """Reserve a tile in L0A."""
         return self.alloc(Space.L0A, shape, dtype)
 
-    def l0b(self, shape: int | tuple[int, ...], dtype: DType) -> Tile:
+    def l0b(self, shape: int | tuple[int, ...], dtype: DType | str) -> Tile:
         """Reserve a tile in L0B."""
         return self.alloc(Space.L0B, shape, dtype)
 
-    def l0c(self, shape: int | tuple[int, ...], dtype: DType) -> Tile:
+    def l0c(self, shape: int | tuple[int, ...], dtype: DType | str) -> Tile:
         """Reserve a tile in L0C."""
         return self.alloc(Space.L0C, shape, dtype)
 
@@ -102,7 +107,12 @@ class Kernel:
         return self.events.take(src, dst)
 
     def queue(self, src: Pipe, dst: Pipe, tiles: list[Tile]) -> Queue:
-        """Make a queue of tiles that `src` fills and `dst` empties; two tiles are a double buffer."""
+        """Make a queue of tiles that `src` fills and `dst` empties; two tiles are a double buffer.
+
+        Raises `ConfigError` for a queue without tiles, and `HazardError` where the chip has too few flags.
+        """
+        if not tiles:
+            raise ConfigError(f"queue {src.name}->{dst.name}: one tile or more is needed, not none")
         made = Queue(self, src, dst, tiles)
         self.queues.append(made)
         return made

@@ -16,7 +16,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError, create_model
 
 from npusim.config.chip import Chip
 from npusim.errors import ConfigError, did_you_mean
-from npusim.isa.dtype import BY_NAME, BY_NUMPY, DType
+from npusim.isa.dtype import BY_NUMPY, DType, element_type
 from npusim.isa.instruction import Array
 from npusim.isa.operand import Operand, Space, Tile
 from npusim.program.core import CoreKind, Launch, LaunchKind, StreamFunction, launch_cores
@@ -192,22 +192,6 @@ def _launch_kind(cube: Any, vector: Any, coupled: Any, vectors_per_cube: int | N
     raise TypeError("a launch needs a stream function: cube, vector or coupled")
 
 
-def element_type(name: DType | str) -> DType:
-    """Return an element type from its short name or NumPy name.
-
-    Raises `ConfigError` where there is none.
-    """
-    if isinstance(name, DType):
-        return name
-    if name in BY_NAME:
-        return BY_NAME[name]
-    by_numpy = {d.name: t for d, t in BY_NUMPY.items()}
-    if name in by_numpy:
-        return by_numpy[name]
-    known = [*BY_NAME, *by_numpy]
-    raise ConfigError(f"element type {name!r} is not known{did_you_mean(name, known)}")
-
-
 class ProgramMaker:
     """A function that builds programs, with its typed parameters; made by `@program`."""
 
@@ -300,6 +284,8 @@ def _parameter_model(function: Callable[..., None], name: str) -> type[BaseModel
     for parameter in list(signature.parameters.values())[1:]:
         if parameter.kind is not parameter.KEYWORD_ONLY or parameter.default is parameter.empty:
             raise TypeError(f"{name}: parameter {parameter.name} must be keyword-only and have a default")
+        if parameter.annotation is parameter.empty:
+            raise TypeError(f"{name}: parameter {parameter.name} must have a type")
         fields[parameter.name] = (parameter.annotation, parameter.default)
     return create_model(name, __config__=ConfigDict(extra="forbid", validate_default=True), **fields)
 
@@ -336,6 +322,9 @@ def make_inputs(program: Program, seed: int, given: Mapping[str, Array] | None =
                     f"{program.name}: input {spec.name} must be {spec.dtype.np.name} of shape {spec.shape}, "
                     f"not {array.dtype.name} of shape {array.shape}"
                 )
+            if spec.dtype is DType.S4 and (array.min() < -8 or array.max() > 7):
+                wrong = array.min() if array.min() < -8 else array.max()
+                raise ConfigError(f"{program.name}: input {spec.name} must hold -8 to 7 in s4, not {wrong}")
         else:
             generator = np.random.Generator(np.random.PCG64(child))
             array = small_integers(generator, spec) if spec.maker is None else spec.maker(generator)

@@ -156,10 +156,10 @@ class FunctionalRun:
         self._program = program
         self._segments = []
         for spec in program.segments:
-            data = np.zeros(spec.nbytes, np.uint8)
+            segment = Segment(spec.name, spec.dtype, spec.shape, np.zeros(spec.nbytes, np.uint8))
             if spec.name in arrays:
-                data[:] = arrays[spec.name].reshape(-1).view(np.uint8)
-            self._segments.append(Segment(spec.name, spec.dtype, spec.shape, data))
+                segment.fill(arrays[spec.name])
+            self._segments.append(segment)
         self._watch = Watch(chip, program.segments, list(arrays)) if check else None
         self._machine = FunctionalMachine(
             chip, profile, self._segments, watch=self._watch, progress=lambda n: say("values", n)

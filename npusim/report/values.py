@@ -30,11 +30,17 @@ def compare(program: Program, inputs: Mapping[str, Array], outputs: Mapping[str,
         return NOT_CHECKED
     with np.errstate(all="ignore"):
         expected = program.reference(inputs)
+    if not isinstance(expected, Mapping):
+        raise ConfigError(
+            f"{program.name}: the reference must return a dictionary of Expected by output, not "
+            f"{type(expected).__name__}"
+        )
     worst = worst_ulp = widest = 0.0
     mismatches = 0
     for name, wanted in expected.items():
         if name not in outputs:
             raise ConfigError(f"{program.name}: the reference names {name}, which is no output")
+        _check_expected(program.name, name, wanted)
         if wanted.value.shape != outputs[name].shape:
             raise ConfigError(
                 f"{program.name}: the reference gives {name} the shape {wanted.value.shape}, "
@@ -53,6 +59,18 @@ def compare(program: Program, inputs: Mapping[str, Array], outputs: Mapping[str,
     )
 
 
+def _check_expected(program: str, name: str, wanted: object) -> None:
+    """Raise where a reference gives something that nothing could be compared with."""
+    if not isinstance(wanted, Expected) or not isinstance(wanted.value, np.ndarray):
+        raise ConfigError(
+            f"{program}: the reference of {name} must be an Expected with an array, not "
+            f"{type(getattr(wanted, 'value', wanted)).__name__}"
+        )
+    tolerance = np.asarray(wanted.tolerance)
+    if tolerance.dtype.kind not in "iuf" or np.isnan(tolerance).any() or (tolerance < 0).any():
+        raise ConfigError(f"{program}: the tolerance of {name} must be numbers of 0 or more, and no NaN")
+
+
 def _compare(got: Array, wanted: Expected) -> tuple[float, float, float, int]:
     value = wanted.value.ravel()
     limit = np.broadcast_to(np.asarray(wanted.tolerance, np.float64), wanted.value.shape).ravel()
@@ -65,7 +83,7 @@ def _compare(got: Array, wanted: Expected) -> tuple[float, float, float, int]:
             difference = np.abs(a.astype(object) - b.astype(object)) if a.itemsize == 8 else _gap(a, b)
             unit = np.ones(1)
         else:
-            x, y = a.astype(np.float64), b.astype(np.float64)
+            x, y = a.astype(np.float64), _in_range(b.astype(np.float64), got.dtype)
             with np.errstate(invalid="ignore", over="ignore"):
                 difference = np.where((x == y) | (np.isnan(x) & np.isnan(y)), 0.0, np.abs(x - y))
             difference = np.where(np.isnan(difference), np.inf, difference)
@@ -77,12 +95,23 @@ def _compare(got: Array, wanted: Expected) -> tuple[float, float, float, int]:
     return error, ulp, float(limit.max()) if limit.size else 0.0, wrong
 
 
+def _in_range(value: Array, dtype: np.dtype) -> Array:
+    """Return values as a float type would hold them if they are too large for it: as infinities."""
+    if dtype.kind in "iu":
+        return value
+    info: Any = ml_dtypes.finfo(dtype)  # type: ignore[no-untyped-call]
+    half_unit = 2.0 ** (info.maxexp - 2 - info.nmant)
+    return np.where(np.abs(value) >= float(info.max) + half_unit, np.copysign(np.inf, value), value)
+
+
 def _gap(a: Array, b: Array) -> Array:
     return np.abs(a.astype(np.int64) - b.astype(np.int64))
 
 
 def _ulp(value: Array, dtype: np.dtype) -> Array:
-    """Return the distance of neighbouring numbers of a float type at a value."""
+    """Return the distance of neighbouring numbers of a type at a value; 1 for integers."""
+    if dtype.kind in "iu":
+        return np.ones(1)
     info: Any = ml_dtypes.finfo(dtype)  # type: ignore[no-untyped-call]
     exponent = np.frexp(np.where(np.isfinite(value), value, 1.0))[1] - 1
     unit: Array = np.ldexp(1.0, np.maximum(exponent, info.minexp) - info.nmant)

@@ -73,7 +73,7 @@ class PlainCore:
         self.id, self.ops = resolved.core, resolved.ops
         self.lowering, self.state = Lowering(self.chip), RESET
         self.queues = {p: deque() for p in PIPES[self.id.kind] if p is not Pipe.S}
-        self.outstanding = {p: [] for p in self.queues}
+        self.outstanding = defaultdict(list)
         """Per pipe, transfers as [data over, usable at]."""
         self.free_at = defaultdict(int)
         self.usable = defaultdict(int)
@@ -105,7 +105,8 @@ class PlainCore:
         for cause, start, stop, alone in self.log[pipe]:
             until("issue", start)
             if cause == "transfer":
-                until("work", min(stop, max(at, start) + alone))
+                issue, data = alone  # issue counts as work only where no data before it was still moving
+                until("work", min(stop, at + max(0, start + issue - at) + data))
                 until("link", stop)
             else:
                 until(cause, stop)
@@ -291,19 +292,20 @@ class PlainCore:
     def transfer(self, pipe, queue, low):
         env = self.env
         limit = getattr(self.chip.ports, low.transfer.port).outstanding
-        mine = self.outstanding[pipe]
+        mine = self.outstanding[pipe, low.transfer.port]
         before = env.now
         for older in mine[: max(0, len(mine) - limit + 1)]:
             yield from self.engine.until(lambda older=older: older[0])
             if older[1] > env.now:
                 yield env.timeout(older[1] - env.now)
         self.note(pipe, "link", before)
-        line = ["transfer", env.now, None, max(1, low.cycles + low.transfer.port_cycles)]
+        line = ["transfer", env.now, None, (low.cycles, low.transfer.port_cycles)]
         self.log[pipe].append(line)
         queue.popleft()
         self.engine.bell.ring()
         entry = [False, 0]
         mine.append(entry)
+        self.outstanding[pipe].append(entry)
         yield env.timeout(low.cycles)
         port = self.ports.setdefault((pipe, low.transfer.port), Port(self.engine.memory))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import ceil
 from typing import ClassVar
 
 import numpy as np
@@ -14,7 +15,7 @@ from npusim.isa.state import State
 from npusim.isa.vector.banks import Walk
 from npusim.isa.vector.lanes import LaneWise, Repeated, layout_of, ub, value_of
 from npusim.isa.vector.walk import Plan, Step, counted_plan, plan_of
-from npusim.units import BLOCK_BYTES, REPEAT_BYTES
+from npusim.units import BLOCK_BYTES, REPEAT_BYTES, ceil_div
 
 WORDS = frozenset({F16, BF16, F32, S16, U16, S32, U32})
 
@@ -56,6 +57,16 @@ class Copy(LaneWise):
     def compute(self, core: CoreView, state: State, *sources: Array) -> Array:
         """Return a copy."""
         return sources[0].copy()
+
+    def work(self, chip: Chip, state: State) -> Work:
+        """Return the cost; a repeat of counter mode takes as many steps of 256 bytes as its elements fill."""
+        work = super(Copy, self).work(chip, state)
+        if not state.counter_mode or not work.element_ops:
+            return work
+        table = chip.vector.cycles_per_repeat[self.cost_class]
+        price = table.get(self.dst.dtype.short, table["default"])
+        steps = self.repeat * ceil_div(state.mask * self.dst.dtype.size, REPEAT_BYTES)
+        return work._replace(cycles=max(work.cycles, chip.vector.head_cycles + ceil(steps * price)))
 
     @classmethod
     def example(cls) -> Copy:

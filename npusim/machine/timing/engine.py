@@ -337,17 +337,18 @@ class TimingMachine:
         transfer = low.transfer
         assert transfer is not None
         limit = getattr(self._chip.ports, transfer.port).outstanding
-        while len(pipe.in_flight) >= limit:
-            oldest = pipe.in_flight.popleft()
+        in_flight = pipe.in_flight[transfer.port]
+        if len(in_flight) >= limit:
+            oldest = in_flight.popleft()
             while oldest.stop is None:
                 yield pipe.moved.wait()
             if oldest.done > start:
                 pipe.account(Cause.LINK, start, oldest.done, number)
                 start = oldest.done
         entry = Pending(number, start, Cause.WORK, None)
-        entry.ideal = max(1, low.cycles + transfer.port_cycles)
+        entry.issue, entry.ideal = low.cycles, transfer.port_cycles
         pipe.pending.append(entry)
-        pipe.in_flight.append(entry)
+        in_flight.append(entry)
         pipe.free = start + low.cycles
         pipe.pop(start)
         port = pipe.ports.get(transfer.port)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict, deque
+from collections import OrderedDict, defaultdict, deque
 
 import simpy
 
@@ -56,7 +56,7 @@ class Flag:
 class Pending:
     """A transfer, or a wait or set that came behind one, of a pipe whose transfers are not over."""
 
-    __slots__ = ("cause", "done", "flags", "ideal", "number", "start", "stop")
+    __slots__ = ("cause", "done", "flags", "ideal", "issue", "number", "start", "stop")
 
     def __init__(self, number: int, start: int, cause: Cause, stop: int | None) -> None:
         self.number = number
@@ -66,8 +66,10 @@ class Pending:
         """End of the data or of the wait; None while it is not known."""
         self.done = 0
         """When the result is usable."""
-        self.ideal = 0
-        """Cycles the transfer takes where nothing but its own port limits it."""
+        self.issue = 0
+        """Cycles of a transfer before its data can move; they pass while the data before it moves."""
+        self.ideal: int | None = None
+        """Cycles the data of a transfer needs on its own port; None where this is no transfer."""
         self.flags: list[tuple[Flag, int]] = []
         """Flags to raise when everything before is done, each with a delay."""
 
@@ -110,7 +112,8 @@ class PipeState:
         self.done = 0
         """When everything before is done, transfers that are not over left out."""
         self.pending: deque[Pending] = deque()
-        self.in_flight: deque[Pending] = deque()
+        self.in_flight: dict[str, deque[Pending]] = defaultdict(deque)
+        """Transfers under way, by port."""
         self.ports: dict[str, Port] = {}
         self.value_time: int | None = None
         """When the value of the last value-returning instruction was there."""
@@ -162,10 +165,9 @@ class PipeState:
             entry = self.pending.popleft()
             assert entry.stop is not None
             clock.until(Cause.ISSUE, entry.start, entry.number)
-            if entry.ideal:
-                clock.until(
-                    Cause.WORK, min(entry.stop, max(clock.cursor, entry.start) + entry.ideal), entry.number
-                )
+            if entry.ideal is not None:
+                lead = max(0, entry.start + entry.issue - clock.cursor)
+                clock.until(Cause.WORK, min(entry.stop, clock.cursor + lead + entry.ideal), entry.number)
                 clock.until(Cause.LINK, entry.stop, entry.number)
                 self.done = max(self.done, entry.done)
             else:
