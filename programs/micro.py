@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Literal
+from typing import Annotated, Literal
 
 import numpy as np
-from pydantic import PositiveInt
+from pydantic import Field, PositiveInt
 
 from npusim import Builder, Expected, Kernel, Pipe, isa, program
 
@@ -30,7 +30,10 @@ def mmad_repeat(
     y = k.output("y", (m, n), sums)
 
     def cube(c: Kernel) -> Iterator[isa.Instruction]:
-        a1, b1 = c.l1((-(-m // 16) * 16, k_), a.dtype), c.l1((-(-n // 16) * 16, k_), b.dtype)
+        rows, columns = -(-m // 16) * 16, -(-n // 16) * 16
+        lanes = 32 // a.dtype.size
+        depth = -(-k_ // lanes) * lanes  # tiles in fractals have whole ones
+        a1, b1 = c.l1((rows, depth), a.dtype), c.l1((columns, depth), b.dtype)
         a0, b0 = c.l0a(a1.shape, a.dtype), c.l0b(b1.shape, b.dtype)
         acc = c.l0c((a1.shape[0], b1.shape[0]), y.dtype)
         loaded, ready, done = (
@@ -49,6 +52,8 @@ def mmad_repeat(
         product = isa.mmad(acc, a0, b0, m, k_, n, init=True)
         for _ in range(count):
             yield product
+            if (rows // 16) * (columns // 16) < c.chip.cube.interlock_fractals:
+                yield isa.PipeBarrier(on=Pipe.M)
         yield done.set
         yield done.wait
         yield isa.store_nd(y, acc, m, n)
@@ -77,7 +82,7 @@ def add_repeat(
     k: Builder,
     *,
     count: PositiveInt = 1000,
-    repeat: PositiveInt = 64,
+    repeat: Annotated[int, Field(ge=1, le=127)] = 64,
     place: Literal["free", "sources", "in_place", "shifted"] = "free",
 ) -> None:
     """Issue `count` additions of `repeat` times 64 float32 with operands at chosen bank positions.

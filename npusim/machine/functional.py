@@ -237,11 +237,13 @@ class FunctionalMachine:
                     return False
                 core.flags.remove(flag)
                 if watch is not None:
-                    watch.wait_flag(core.index, number, op, state, issued)
+                    watch.check(core.index, number, op, state)
+                    watch.flags.wait_flag(core.index, number, op, issued)
             elif kind is Kind.SET:
                 assert isinstance(op, SetFlag)
                 if watch is not None:
-                    watch.set_flag(core.index, number, op, state, issued)
+                    watch.check(core.index, number, op, state)
+                    watch.flags.set_flag(core.index, number, op, issued)
                 core.flags.add((op.src, op.dst, op.id))
                 if core.queues.get(op.dst) or core.held is not None:
                     self._wake(core)
@@ -250,7 +252,8 @@ class FunctionalMachine:
                 if op.on is Pipe.ALL and any(core.queues.values()):
                     return False
                 if watch is not None:
-                    watch.barrier(core.index, number, op, state, issued)
+                    watch.check(core.index, number, op, state)
+                    watch.flags.barrier(core.index, number, op, issued)
             elif kind is Kind.CROSS_SET:
                 assert isinstance(op, CrossCoreSetFlag)
                 self._cross_set(core, op, entry)
@@ -276,7 +279,8 @@ class FunctionalMachine:
             raise op.error("no core of the launch receives this flag, so the next launch would find it")
         if self._watch is not None:
             indices = [r.index for r in receivers]
-            self._watch.cross_set(core.index, number, op, indices, state, issued)
+            self._watch.check(core.index, number, op, state)
+            self._watch.flags.cross_set(core.index, number, op, indices, issued)
         for receiver in receivers:
             key = (receiver.index, op.id, core.index)
             self._cross[key] = self._cross.get(key, 0) + 1
@@ -295,7 +299,9 @@ class FunctionalMachine:
         for key in keys:
             self._cross[key] -= 1
         if self._watch is not None:
-            self._watch.cross_wait(core.index, number, op, [s.index for s in senders], state, issued)
+            self._watch.check(core.index, number, op, state)
+            indices = [s.index for s in senders]
+            self._watch.flags.cross_wait(core.index, number, op, indices, issued)
         return True
 
     def receivers(self, core: Core, group: Group) -> list[Core]:

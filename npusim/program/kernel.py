@@ -164,7 +164,8 @@ class EventPool:
         event = self.peek(src, dst)
         if event is None:
             raise HazardError(
-                f"flags {src.name}->{dst.name}: all {self._ids} ids are taken; release one or share a flag"
+                f"flags {src.name}->{dst.name}: all {self._ids} ids are taken (one more is kept for "
+                f"autosync); release one or share a flag"
             )
         self._taken[src, dst].add(event)
         return Event(src, dst, event, origin)

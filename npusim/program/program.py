@@ -310,26 +310,46 @@ def make_inputs(program: Program, seed: int, given: Mapping[str, Array] | None =
     Every segment draws from a child of `SeedSequence(seed)` of its own. Raises `ConfigError` where a given
     array has another shape or element type than the segment.
     """
+    if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or seed < 0:
+        raise ConfigError(f"{program.name}: seed must be a whole number of 0 or more, not {seed!r}")
     children = np.random.SeedSequence(seed).spawn(len(program.segments))
-    arrays = {}
+    arrays = given_inputs(program, given or {})
     for spec, child in zip(program.segments, children, strict=True):
         if spec.role not in ("input", "inout", "constant"):
             continue
-        if given and spec.name in given:
-            array = given[spec.name]
-            if array.shape != spec.shape or array.dtype != spec.dtype.np:
-                raise ConfigError(
-                    f"{program.name}: input {spec.name} must be {spec.dtype.np.name} of shape {spec.shape}, "
-                    f"not {array.dtype.name} of shape {array.shape}"
-                )
-            if spec.dtype is DType.S4 and (array.min() < -8 or array.max() > 7):
-                wrong = array.min() if array.min() < -8 else array.max()
-                raise ConfigError(f"{program.name}: input {spec.name} must hold -8 to 7 in s4, not {wrong}")
+        if spec.name in arrays:
+            array = arrays[spec.name]
         else:
             generator = np.random.Generator(np.random.PCG64(child))
             array = small_integers(generator, spec) if spec.maker is None else spec.maker(generator)
             array = np.ascontiguousarray(array, spec.dtype.np).reshape(spec.shape)
         arrays[spec.name] = array
+    return arrays
+
+
+def given_inputs(program: Program, given: Mapping[str, Array]) -> dict[str, Array]:
+    """Return given arrays as the segments hold them: contiguous and in the byte order of the host.
+
+    Raises `ConfigError` where one has another shape or element type than its segment.
+    """
+    arrays = {}
+    for spec in program.inputs:
+        if spec.name not in given:
+            continue
+        array: Any = given[spec.name]
+        if not isinstance(array, np.ndarray):
+            kind = type(array).__name__
+            raise ConfigError(f"{program.name}: input {spec.name} must be a NumPy array, not {kind}")
+        native = array.dtype.newbyteorder("=")
+        if array.shape != spec.shape or native != spec.dtype.np:
+            raise ConfigError(
+                f"{program.name}: input {spec.name} must be {spec.dtype.np.name} of shape {spec.shape}, "
+                f"not {array.dtype.name} of shape {array.shape}"
+            )
+        if spec.dtype is DType.S4 and (array.min() < -8 or array.max() > 7):
+            wrong = array.min() if array.min() < -8 else array.max()
+            raise ConfigError(f"{program.name}: input {spec.name} must hold -8 to 7 in s4, not {wrong}")
+        arrays[spec.name] = np.ascontiguousarray(array, native)
     return arrays
 
 

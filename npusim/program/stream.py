@@ -193,7 +193,13 @@ def open_stream(chip: Chip, launch: Launch, core: CoreId) -> Reader:
     kernel = Kernel(chip, core, block)
     follows = launch.autosync and core.kind is not CoreKind.CUBE
     try:
-        stream = function(kernel)
+        stream: Any = function(kernel)
     except NpusimError as error:
         raise _placed(error, core, getattr(function, "__code__", None)) from error
+    if not isinstance(stream, Iterable):
+        name = getattr(function, "__name__", "the stream function")
+        raise ConfigError(
+            f"launch {launch.name}: {core}: {name} must yield instructions or return a list of them, not "
+            f"{type(stream).__name__}; is a yield missing?"
+        )
     return Reader(stream, kernel, AutoSync(chip) if follows else None)

@@ -6,7 +6,7 @@ import hashlib
 import json
 from collections import Counter
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 
@@ -14,7 +14,7 @@ from npusim.check.bounds import Bounds, Recurrence, link_bounds
 from npusim.check.hazards import Watch
 from npusim.config.chip import Chip
 from npusim.config.load import load_chip
-from npusim.errors import HazardError
+from npusim.errors import ConfigError, HazardError
 from npusim.isa.instruction import Array
 from npusim.isa.numerics.profile import NumericsProfile, get_profile
 from npusim.isa.operand import Pipe
@@ -26,7 +26,7 @@ from npusim.machine.timing.engine import LaunchTiming, TimingMachine
 from npusim.machine.timing.l2 import L2State
 from npusim.program.core import CoreKind, Launch
 from npusim.program.discover import find_program
-from npusim.program.program import Program, ProgramMaker, make_inputs
+from npusim.program.program import Program, ProgramMaker, given_inputs, make_inputs
 from npusim.report.model import (
     MODEL_REVISION,
     BoundsPart,
@@ -109,7 +109,10 @@ def run(
     """Run a program that is built; see `simulate`."""
     profile = get_profile(numerics or chip.numerics)
     say = _quiet if progress is None else progress
-    arrays = make_inputs(program, seed, inputs)
+    if l2 not in get_args(L2State):
+        raise ConfigError(f"l2 must be one of {', '.join(get_args(L2State))}, not {l2!r}")
+    # time needs no values, and large programs no memory for them
+    arrays = given_inputs(program, inputs or {}) if timing_only else make_inputs(program, seed, inputs)
     values = FunctionalRun(program, chip, profile, arrays, check, say) if not timing_only else None
     timing = TimingMachine(chip, program.segments, l2=l2, spans=spans, progress=lambda n: say("timing", n))
     timings: list[LaunchTiming] = []

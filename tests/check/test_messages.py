@@ -380,7 +380,8 @@ def test_all_flags_of_a_pair_taken():
 
     refuses(
         HazardError,
-        f"{place(stream, 'flag')}: core0.vec0: flags V->MTE2: all 7 ids are taken; "
+        f"{place(stream, 'flag')}: core0.vec0: flags V->MTE2: all 7 ids are taken (one more is kept for "
+        f"autosync); "
         f"release one or share a flag",
         simple(stream),
     )

@@ -131,7 +131,7 @@ def test_pool_keeps_its_last_id_for_automatic_synchronisation():
     assert [pool.take(MTE2, V).id for _ in range(TOY.flags.ids - 1)] == list(range(7))
     assert pool.peek(MTE2, V) is None
     assert message(HazardError, pool.take, MTE2, V) == (
-        "flags MTE2->V: all 7 ids are taken; release one or share a flag"
+        "flags MTE2->V: all 7 ids are taken (one more is kept for autosync); release one or share a flag"
     )
 
 
@@ -217,7 +217,7 @@ def test_queue_without_tiles_and_queue_with_too_many():
     )
     tiles = [k.ub(8, isa.F32) for _ in range(8)]
     assert message(HazardError, k.queue, MTE2, V, tiles) == (
-        "flags MTE2->V: all 7 ids are taken; release one or share a flag"
+        "flags MTE2->V: all 7 ids are taken (one more is kept for autosync); release one or share a flag"
     )
 
 

@@ -121,7 +121,8 @@ class VectorInstruction(Instruction):
         return "blocks of 32 bytes"
 
     def check_mask(self, state: State) -> None:
-        """Raise where the mask leaves nothing to do."""
+        """Raise where the mask leaves nothing to do, or counts what no buffer holds."""
+        check_count(self, state)
 
     def check_bounds(self, chip: Chip, state: State) -> None:
         """Raise where an operand leaves the buffer."""
@@ -279,6 +280,7 @@ class LaneWise(Repeated):
 
     def check_mask(self, state: State) -> None:
         """Raise where the mask selects no lane, or the lanes a result cannot be written to."""
+        check_count(self, state)
         plan, dst = self.plan(state), self.strided()[0]
         if not state.counter_mode and self.repeat and not plan.pieces:
             raise self.error(
@@ -374,6 +376,15 @@ class LaneWise(Repeated):
         """Element type that selects the column of the cost table: the widest one."""
         dtypes: tuple[DType, ...] = self.layout().geometry(self)[1::3]
         return max(dtypes, key=lambda d: d.bits)
+
+
+def check_count(op: Instruction, state: State) -> None:
+    """Raise where counter mode has been entered and the mask still holds lane bits."""
+    if state.counter_mode and state.mask >= 1 << 32:
+        raise op.error(
+            "counter mode is on and the mask still holds lane bits; set the number of elements with "
+            "SetVectorMask"
+        )
 
 
 def value_of(core: CoreView, value: Scalar, dtype: DType) -> Any:
