@@ -16,7 +16,7 @@ from npusim.isa.operand import Access, Space
 from npusim.isa.state import RESET, State
 from npusim.machine.resolve import Resolved, resolve
 from npusim.program.core import Launch
-from npusim.program.program import Program, make_inputs
+from npusim.program.program import Program, given_inputs, make_inputs
 from npusim.program.stream import ValueNeededError
 from npusim.report.model import Part, Values
 from npusim.report.simulate import FunctionalRun, Observer, Progress
@@ -125,17 +125,16 @@ def streams_of(
     seed: int = 0,
     numerics: str | None = None,
 ) -> Iterator[tuple[Launch, list[Resolved]]]:
-    """Yield the streams of every launch of a built program; values run only where a stream needs one."""
+    """Return the streams of every launch of a built program; values run only where a stream needs one."""
+    profile = get_profile(numerics or chip.numerics)
+    given = given_inputs(program, inputs or {})
     try:
         resolved = [resolve(launch, chip) for launch in program.launches]
     except ValueNeededError:
-        profile = get_profile(numerics or chip.numerics)
-        arrays = make_inputs(program, seed, inputs)
+        arrays = make_inputs(program, seed, given)
         values = FunctionalRun(program, chip, profile, arrays, False, _quiet)
-        for launch in program.launches:
-            yield launch, values.run(launch)
-    else:
-        yield from zip(program.launches, resolved, strict=True)
+        return ((launch, values.run(launch)) for launch in program.launches)
+    return zip(program.launches, resolved, strict=True)
 
 
 def _quiet(what: str, done: int) -> None:

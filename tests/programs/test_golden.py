@@ -1,0 +1,40 @@
+"""Cycles by cause of every pipe for the shipped programs: a change here is a change of the model.
+
+Rewrite the files with `pytest tests/programs/test_golden.py --force-regen`, raise `MODEL_REVISION`, and give
+the reason in the same commit.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from npusim import simulate
+from npusim.program.discover import shipped_programs
+
+RUNS = {
+    "memcopy": ("toy", {"n": 1000, "tile": 256}),
+    "scan_u": ("toy", {"n": 600, "s": 16}),
+    "scan_ul1": ("toy", {"n": 600, "s": 16}),
+    "cumsum_vec": ("toy", {"n": 600, "s": 16}),
+    "mmad_repeat": ("toy", {"count": 4, "m": 32, "k_": 32, "n": 64}),
+    "load_repeat": ("toy", {"count": 7, "nbytes": 2048}),
+    "add_repeat": ("ascend-910b4", {"count": 5, "repeat": 8, "place": "sources"}),
+}
+
+
+def test_every_shipped_program_has_a_golden_report():
+    assert set(RUNS) == set(shipped_programs())
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_cycles_by_cause(name, data_regression):
+    chip, params = RUNS[name]
+    report = simulate(name, chip, **params)
+    assert report.values.ok
+    pipes = {}
+    for pipe, part in report.pipes.items():
+        cycles = part.model_dump(exclude={"instructions"})
+        assert sum(cycles.values()) == report.total_cycles
+        if part.instructions:
+            pipes[pipe] = {cause: count for cause, count in cycles.items() if count}
+    data_regression.check({"chip": chip, "total_cycles": report.total_cycles, "cycles_by_cause": pipes})
