@@ -90,3 +90,11 @@ def test_trust_table():
     for place, published in (("sources", 4167), ("shifted", 3751)):
         assert works[place] == pytest.approx(published, rel=0.02)
         assert f"| {published} | {works[place]:.0f} |" in README
+
+
+def test_program_of_the_guide(tmp_path, monkeypatch):
+    guide = Path(__file__).parents[1].joinpath("docs", "programs.md").read_text(encoding="utf-8")
+    (code,) = re.findall(r"```python\n(.*?)```", guide, re.S)
+    monkeypatch.chdir(tmp_path)
+    tmp_path.joinpath("row_max.py").write_text(code, encoding="utf-8")
+    assert npusim.simulate("row_max.py", rows=7).values.ok
