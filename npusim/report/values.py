@@ -83,8 +83,8 @@ def _compare(got: Array, wanted: Expected) -> tuple[float, float, float, int]:
             difference = np.abs(a.astype(object) - b.astype(object)) if a.itemsize == 8 else _gap(a, b)
             unit = np.ones(1)
         else:
-            x, y = a.astype(np.float64), _in_range(b.astype(np.float64), got.dtype)
-            with np.errstate(invalid="ignore", over="ignore"):
+            with np.errstate(invalid="ignore", over="ignore"):  # signalling NaN are there, too
+                x, y = a.astype(np.float64), _in_range(b.astype(np.float64), got.dtype)
                 difference = np.where((x == y) | (np.isnan(x) & np.isnan(y)), 0.0, np.abs(x - y))
             difference = np.where(np.isnan(difference), np.inf, difference)
             unit = _ulp(y, got.dtype)

@@ -10,14 +10,17 @@ import dataclasses
 from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
 import pytest
 from small import TOY
 
 from npusim import simulate
 from npusim.errors import DeadlockError, HazardError
 from npusim.isa.sync import PipeBarrier, SetFlag, WaitFlag
+from npusim.program.core import PIPES
 from npusim.program.discover import find_program
 from npusim.report.checked import check
+from npusim.report.simulate import run
 
 FIRST = "first"
 """The set in front of the loop and the wait it serves: nothing has used the place before."""
@@ -116,15 +119,19 @@ class Original:
         """Whether the checks refuse the program without some instructions of a core."""
         ops = dict(self.ops)
         ops[core] = [op for i, op in enumerate(ops[core]) if i not in positions]
+        try:
+            check(self.rebuilt(ops), TOY)
+        except (HazardError, DeadlockError):
+            return True
+        return False
+
+    def rebuilt(self, ops: dict[Any, list[Any]]) -> Any:
+        """Return the program with other streams, as lists."""
         built = self.maker.build(TOY, self.params)
         launch = built.launches[0]
         streams = {c: (lambda _, kept=ops[c]: kept, block) for c, (_, block) in launch.streams.items()}
         built.launches[0] = dataclasses.replace(launch, streams=streams)
-        try:
-            check(built, TOY)
-        except (HazardError, DeadlockError):
-            return True
-        return False
+        return built
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
@@ -153,3 +160,19 @@ def test_no_half_of_a_flag_can_go_unnoticed(name):
                 if len(positions) == 2:
                     for half in positions:
                         assert original.refused_without(core, (half,)), f"{core} {flag}"
+
+
+@pytest.mark.parametrize("name", ["memcopy", "scan_u", "scan_ul1", "cumsum_vec"])
+def test_a_flag_too_many_changes_no_value(name):
+    """A set and its wait of a flag that nobody else uses, anywhere in a stream, between any two pipes."""
+    original = Original(name)
+    outputs = simulate(original.maker, TOY, **original.params).outputs["y"].tobytes()
+    random = np.random.default_rng(len(name))
+    for core, ops in original.ops.items():
+        pipes = PIPES[core.kind]
+        for position in random.integers(0, len(ops) + 1, 6):
+            src, dst = (pipes[i] for i in random.permutation(len(pipes))[:2])
+            flag = {"src": src, "dst": dst, "id": TOY.flags.ids - 1}
+            more = [*ops[:position], SetFlag(**flag), WaitFlag(**flag), *ops[position:]]
+            report = run(original.rebuilt({**original.ops, core: more}), TOY)
+            assert report.outputs["y"].tobytes() == outputs, f"{core} {position} {flag}"
