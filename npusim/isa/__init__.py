@@ -1,5 +1,14 @@
 """The simulated instruction set: element types, operands, instructions, and the forms that make them."""
 
+from npusim.isa.control import (
+    Control,
+    ResetMask,
+    SetAtomic,
+    SetControl,
+    SetMaskCount,
+    SetMaskNorm,
+    SetVectorMask,
+)
 from npusim.isa.cube import Fixpipe, LoadData2D, LoadData3D, LoadDataWithTranspose, Mmad
 from npusim.isa.cube.forms import load_a, load_b, mmad, store_nd, store_nz
 from npusim.isa.dma import DataCopy, DataCopyNd2Nz, DataCopyPad, Fill
@@ -8,21 +17,7 @@ from npusim.isa.dtype import BF16, F16, F32, S4, S8, S16, S32, S64, U8, U16, U32
 from npusim.isa.instruction import REGISTRY, Instruction
 from npusim.isa.numerics.cast import RoundMode
 from npusim.isa.operand import Imm, Operand, Pipe, Reg, Space, Tile
-from npusim.isa.scalar import (
-    Control,
-    DataCacheCleanAndInvalid,
-    GetValue,
-    ResetMask,
-    ScalarAlu,
-    ScalarOp,
-    ScalarWork,
-    SetAtomic,
-    SetControl,
-    SetMaskCount,
-    SetMaskNorm,
-    SetValue,
-    SetVectorMask,
-)
+from npusim.isa.scalar import DataCacheCleanAndInvalid, GetValue, ScalarAlu, ScalarOp, ScalarWork, SetValue
 from npusim.isa.state import Atomic, State
 from npusim.isa.sync import CrossCoreSetFlag, CrossCoreWaitFlag, Group, PipeBarrier, SetFlag, WaitFlag
 from npusim.isa.vector.arithmetic import (

@@ -37,11 +37,13 @@ class State:
     atomic_dtype: DType = DType.F32
     """Element type of that operation."""
     saturate: bool = True
-    """CTRL[48] = 0: overflow gives the largest finite value and NaN gives zero (numerics.md 5.2, reset
-    value).
+    """CTRL[48] = 0: overflow gives the largest finite value and NaN gives zero (asc-devkit SetCtrlSpr page,
+    reset value).
     """
     saturate_int: bool = False
-    """Clamp integer vector arithmetic instead of wrapping (CTRL[53], reset value 0; numerics.md 5.2)."""
+    """Clamp integer vector arithmetic instead of wrapping (CTRL[53], reset value 0; asc-devkit SetCtrlSpr
+    page).
+    """
     hf32: bool = False
     """Round float32 cube operands to 11 fraction bits (10 on 3510) and run at the HF32 rate."""
     hf32_away: bool = False

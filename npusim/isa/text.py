@@ -16,7 +16,8 @@ from typing import Any
 
 from npusim.errors import ConfigError, OperandError, did_you_mean
 from npusim.isa.dtype import BY_NAME, DType
-from npusim.isa.instruction import REGISTRY, FieldSpec, Instruction
+from npusim.isa.fields import FieldSpec
+from npusim.isa.instruction import REGISTRY, Instruction
 from npusim.isa.operand import Imm, Operand, Reg, Space
 
 _FIELD = re.compile(r"\s+(?:(?P<name>\w+)=(?P<value>\[[^\]]*\]|\S+)|(?P<other>\S+))")

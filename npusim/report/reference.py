@@ -19,7 +19,8 @@ from typing import Any
 
 from npusim.config.chip import Chip
 from npusim.errors import ConfigError, OperandError, did_you_mean
-from npusim.isa.instruction import REGISTRY, FieldSpec, Instruction
+from npusim.isa.fields import FieldSpec
+from npusim.isa.instruction import REGISTRY, Instruction
 from npusim.isa.operand import Pipe
 from npusim.isa.state import RESET
 from npusim.units import grouped
@@ -27,7 +28,8 @@ from npusim.units import grouped
 FILE = Path(__file__).resolve().parents[2] / "docs" / "isa.md"
 _FAMILIES = {
     "sync": "Synchronisation",
-    "scalar": "Scalar unit and control state",
+    "scalar": "Scalar unit",
+    "control": "Control state",
     "dma": "Data movement",
     "cube": "Cube",
     "vector": "Vector",

@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 from npusim import load_chip
 from npusim.errors import ConfigError, NpusimError
 from npusim.isa.dtype import BY_CODE, F16, F32, DType
-from npusim.isa.instruction import REGISTRY, FieldSpec, OriginKind
+from npusim.isa.fields import FieldSpec
+from npusim.isa.instruction import REGISTRY, OriginKind
 from npusim.isa.operand import Imm, Operand, Reg, Space
 from npusim.isa.text import parse_instruction
 from npusim.program.asm import asm_text

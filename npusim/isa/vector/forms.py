@@ -10,10 +10,10 @@ from collections.abc import Generator
 from dataclasses import replace
 from typing import Any
 
+from npusim.isa.control import SetMaskCount, SetMaskNorm, SetVectorMask
 from npusim.isa.dtype import S16, DType
 from npusim.isa.instruction import Instruction, OriginKind
 from npusim.isa.operand import Operand, Pipe
-from npusim.isa.scalar import SetMaskCount, SetMaskNorm, SetVectorMask
 from npusim.isa.state import FULL_MASK, State
 from npusim.isa.sync import PipeBarrier
 from npusim.isa.vector.dequantise import CastDequant

@@ -12,7 +12,7 @@ from npusim.config.chip import Chip
 from npusim.isa.dtype import F16, F32, S8, S16, S32, U8, U32, DType
 from npusim.isa.instruction import Instruction, OriginKind
 from npusim.isa.operand import Tile
-from npusim.isa.scalar import SetVectorMask
+from npusim.isa.control import SetVectorMask
 from npusim.isa.state import FULL_MASK, RESET, State
 from npusim.isa.sync import PipeBarrier
 from npusim.isa.vector import (

@@ -12,7 +12,8 @@ from vector_bench import FEW, Bench, check_touched, states
 from npusim.config.chip import Chip
 from npusim.errors import OperandError
 from npusim.isa.dtype import BY_NAME
-from npusim.isa.instruction import REGISTRY, FieldSpec
+from npusim.isa.fields import FieldSpec
+from npusim.isa.instruction import REGISTRY
 from npusim.isa.operand import Imm, Operand, Space
 from npusim.isa.vector.lanes import VectorInstruction
 
