@@ -215,10 +215,11 @@ class TimingMachine:
             clock.until(Cause.BARRIER, time, number)
         elif code is Code.CROSS_WAIT:
             assert isinstance(op, CrossCoreWaitFlag)
-            for flag in self._awaited(core, op):
+            awaited = self._awaited(core, op)
+            for flag in awaited:
                 while not flag.raised:
                     yield flag.changed.wait()
-                time = max(time, flag.raised.popleft())
+            time = max([time, *(flag.raised.popleft() for flag in awaited)])
             clock.until(Cause.CROSS_CORE, time, number)
         elif code is Code.CROSS_SET:
             assert isinstance(op, CrossCoreSetFlag)
@@ -317,10 +318,11 @@ class TimingMachine:
                 assert isinstance(op, CrossCoreWaitFlag)
                 stop = start
                 pipe.at = number
-                for flag in self._awaited(core, op):
+                awaited = self._awaited(core, op)
+                for flag in awaited:
                     while not flag.raised:
                         yield flag.changed.wait()
-                    stop = max(stop, flag.raised.popleft())
+                stop = max([stop, *(flag.raised.popleft() for flag in awaited)])
                 pipe.at = None
                 self._waited(pipe, Cause.CROSS_CORE, start, stop, number)
 

@@ -1,0 +1,43 @@
+"""Shipped programs on every chip that has the cores for them, in every state of the cache."""
+
+from __future__ import annotations
+
+import pytest
+
+from npusim import load_chip, simulate
+from npusim.config.find import chip_names
+from npusim.errors import ConfigError
+
+RUNS = {
+    "memcopy": {"n": 5000, "tile": 512},
+    "scan_u": {"n": 3000, "s": 32},
+    "scan_ul1": {"n": 3000, "s": 32},
+    "cumsum_vec": {"n": 600, "s": 16},
+    "mmad_repeat": {"count": 4, "m": 32, "k_": 32, "n": 64},
+    "load_repeat": {"count": 7, "nbytes": 2048},
+    "add_repeat": {"count": 5, "repeat": 8},
+}
+CHIPS = sorted(chip_names())
+
+
+@pytest.mark.parametrize("chip", CHIPS)
+def test_right_values_and_no_time_below_a_bound(chip):
+    chip = load_chip(chip)
+    for name, params in RUNS.items():
+        if chip.coupled:
+            with pytest.raises(ConfigError, match=rf"^launch {name}: {chip.name} has coupled cores, so a "):
+                simulate(name, chip, **params)
+            continue
+        if name == "add_repeat" and chip.buffers.ub_kib < 128:
+            continue  # its places are those of a real device
+        totals = {}
+        for l2 in ("cold", "warm", "dirty"):
+            report = simulate(name, chip, l2=l2, **params)
+            bounds = report.bounds.model_dump(exclude={"binding"})
+            assert report.values.ok, (name, l2)
+            assert report.total_cycles >= max(bounds.values()), (name, l2)
+            assert bounds[f"{report.bounds.binding}_cycles"] == max(bounds.values())
+            for pipe in report.pipes.values():
+                assert sum(pipe.model_dump(exclude={"instructions"}).values()) == report.total_cycles
+            totals[l2] = report.total_cycles
+        assert totals["warm"] <= totals["cold"] <= totals["dirty"], name
