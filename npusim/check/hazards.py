@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from npusim.check.cores import check_pipes
 from npusim.check.dcache import DataCaches
 from npusim.check.flags import FlagWatch, Locate
 from npusim.check.order import WIDTH, Clock, Order
@@ -20,8 +21,7 @@ from npusim.isa.instruction import Instruction
 from npusim.isa.operand import REGISTERS, Access, Pipe, Space
 from npusim.isa.scalar import DataCacheCleanAndInvalid, GetValue, SetValue
 from npusim.isa.state import Atomic, State
-from npusim.isa.sync import SetFlag, WaitFlag
-from npusim.program.core import PIPES, SPACES, CoreId, CoreKind
+from npusim.program.core import SPACES, CoreId, CoreKind
 from npusim.program.program import SegmentSpec
 from npusim.units import grouped
 
@@ -130,10 +130,7 @@ class Watch:
 
     def _check_core(self, kind: CoreKind, op: Instruction) -> None:
         """Raise where a kind of core lacks a pipe, a memory or a register that an instruction names."""
-        if isinstance(op, SetFlag | WaitFlag):
-            for pipe in (op.src, op.dst):
-                if pipe is not Pipe.ALL and pipe not in PIPES[kind]:
-                    raise no_pipe(op, kind, pipe)
+        check_pipes(op, kind)
         for name in op.roles:
             operand = getattr(op, name)
             if operand is not None and operand.space is not Space.GM and operand.space not in SPACES[kind]:
@@ -280,11 +277,6 @@ class Watch:
 
 
 _VERBS = {"raw": ("reads", "writes"), "war": ("writes", "reads"), "waw": ("writes", "writes")}
-
-
-def no_pipe(op: Instruction, kind: CoreKind, pipe: Pipe) -> OperandError:
-    """Return the error for a pipe that a kind of core lacks."""
-    return op.error(f"this core has no pipe {pipe.name}; it has {' '.join(p.name for p in PIPES[kind])}")
 
 
 def _remedy(other: Site, site: Site) -> str:

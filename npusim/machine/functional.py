@@ -14,8 +14,9 @@ from typing import Any
 
 import numpy as np
 
+from npusim.check.cores import check_peers, no_pipe
 from npusim.check.deadlock import Blocked, deadlock_error
-from npusim.check.hazards import Watch, no_pipe
+from npusim.check.hazards import Watch
 from npusim.check.place import Site
 from npusim.config.chip import Chip
 from npusim.errors import OperandError
@@ -275,8 +276,7 @@ class FunctionalMachine:
     def _cross_set(self, core: Core, op: CrossCoreSetFlag, entry: Entry) -> None:
         number, _, state, issued = entry
         receivers = self.receivers(core, op.group)
-        if not receivers:
-            raise op.error("no core of the launch receives this flag, so the next launch would find it")
+        check_peers(op, [r.id for r in receivers])
         if self._watch is not None:
             indices = [r.index for r in receivers]
             self._watch.check(core.index, number, op, state)
@@ -290,8 +290,7 @@ class FunctionalMachine:
         number, _, state, issued = entry
         senders = self.senders(core, op.group)
         keys = [(core.index, op.id, s.index) for s in senders]
-        if not keys:
-            raise op.error("no core of the launch can set this flag, so the wait never ends")
+        check_peers(op, [s.id for s in senders])
         if not all(self._cross.get(k) for k in keys):
             if self._watch is not None:
                 self._watch.check(core.index, number, op, state)

@@ -5,10 +5,13 @@ from __future__ import annotations
 from array import array
 from functools import partial
 
+from npusim.check.cores import check_peers, check_pipes
 from npusim.check.place import Site
 from npusim.config.chip import Chip
+from npusim.errors import OperandError
 from npusim.isa.instruction import Instruction, Kind
-from npusim.program.core import CoreId, Launch
+from npusim.isa.sync import CrossCoreSetFlag, CrossCoreWaitFlag
+from npusim.program.core import PIPES, CoreId, Launch, cross_peers
 from npusim.program.stream import Reader, Unknown, open_stream
 
 
@@ -43,20 +46,38 @@ def _where(stream: Resolved, number: int) -> str:
     return stream.site(number).where
 
 
+def _check(stream: Resolved, op: Instruction, cores: list[CoreId]) -> None:
+    try:
+        check_pipes(op, stream.core.kind)
+        if isinstance(op, CrossCoreSetFlag | CrossCoreWaitFlag):
+            sending = isinstance(op, CrossCoreSetFlag)
+            check_peers(op, cross_peers(stream.core, op.group, cores, sending=sending))
+    except OperandError as error:
+        raise OperandError(stream.site(len(stream.ops) - 1).message(str(error))) from None
+
+
+_SYNCHRONISES = {Kind.SET, Kind.WAIT, Kind.CROSS_SET, Kind.CROSS_WAIT}
+
+
 def resolve(launch: Launch, chip: Chip) -> list[Resolved]:
     """Return the streams of a launch as they would run.
 
-    Raises `ConfigError` where a stream uses a value that only a run with values knows.
+    Raises `ConfigError` where a stream uses a value that only a run with values knows, and `OperandError`
+    where a core lacks a pipe or the launch the other end of a cross-core flag.
     """
     streams = []
+    cores = list(launch.streams)
     for core in launch.streams:
         reader = open_stream(chip, launch, core)
         made = Resolved(core, reader)
         ops, marks, fetch = made.ops, made.marks, reader.fetch
+        pipes = PIPES[core.kind]
         op = fetch(None)
         while op is not None:
             ops.append(op)
             marks.append(reader.mark)
+            if op.kind in _SYNCHRONISES or op.pipe not in pipes:
+                _check(made, op, cores)
             if op.returns_value or op.kind is Kind.SCALAR:
                 op = fetch(Unknown(op, partial(_where, made, len(ops) - 1)))
             else:

@@ -337,8 +337,9 @@ def test_flag_from_a_pipe_to_itself():
     )
 
 
+@pytest.mark.parametrize("alone", [False, True])
 @pytest.mark.parametrize("flag", [isa.SetFlag(src=V, dst=M, id=0), isa.WaitFlag(src=M, dst=V, id=0)])
-def test_flag_of_a_pipe_that_another_kind_of_core_has(flag):
+def test_flag_of_a_pipe_that_another_kind_of_core_has(flag, alone):
     def stream(c, x, y):
         yield flag  # flag
 
@@ -347,10 +348,12 @@ def test_flag_of_a_pipe_that_another_kind_of_core_has(flag):
         f"{place(stream, 'flag')}: core0.vec0: {flag.mnemonic}: this core has no pipe M; "
         f"it has S V MTE2 MTE3",
         simple(stream),
+        timing_only=alone,
     )
 
 
-def test_instruction_for_a_pipe_that_the_core_lacks():
+@pytest.mark.parametrize("alone", [False, True])
+def test_instruction_for_a_pipe_that_the_core_lacks(alone):
     def stream(c, x, y):
         yield isa.PipeBarrier(on=M)  # barrier
 
@@ -358,6 +361,7 @@ def test_instruction_for_a_pipe_that_the_core_lacks():
         OperandError,
         f"{place(stream, 'barrier')}: core0.vec0: PipeBarrier: this core has no pipe M; it has S V MTE2 MTE3",
         simple(stream),
+        timing_only=alone,
     )
 
 
@@ -579,7 +583,8 @@ def test_meeting_of_all_cores_of_a_kind_that_one_misses():
     )
 
 
-def test_cross_core_wait_for_cores_that_do_not_take_part():
+@pytest.mark.parametrize("alone", [False, True])
+def test_cross_core_wait_for_cores_that_do_not_take_part(alone):
     def stream(c, x, y):
         yield isa.CrossCoreWaitFlag(group=isa.Group.CUBE_VECTOR, id=0)  # wait
 
@@ -588,10 +593,12 @@ def test_cross_core_wait_for_cores_that_do_not_take_part():
         f"{place(stream, 'wait')}: core0.vec0: CrossCoreWaitFlag: no core of the launch can set this flag, "
         f"so the wait never ends",
         simple(stream),
+        timing_only=alone,
     )
 
 
-def test_cross_core_set_for_cores_that_do_not_take_part():
+@pytest.mark.parametrize("alone", [False, True])
+def test_cross_core_set_for_cores_that_do_not_take_part(alone):
     def stream(c, x, y):
         yield isa.CrossCoreSetFlag(group=isa.Group.CUBE_VECTOR, on=MTE3, id=0)  # set
 
@@ -600,6 +607,7 @@ def test_cross_core_set_for_cores_that_do_not_take_part():
         f"{place(stream, 'set')}: core0.vec0: CrossCoreSetFlag: no core of the launch receives this flag, so "
         f"the next launch would find it",
         simple(stream),
+        timing_only=alone,
     )
 
 
