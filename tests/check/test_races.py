@@ -6,11 +6,11 @@ import re
 from typing import Any
 
 import hypothesis.strategies as st
-from hypothesis import event, given, settings
+from hypothesis import assume, event, given, settings
 from small import TOY
 
 from npusim import Builder, Operand, Pipe, Reg, Space, isa, program, simulate
-from npusim.errors import HazardError
+from npusim.errors import DeadlockError, HazardError
 
 S, V, MTE2, MTE3 = Pipe.S, Pipe.V, Pipe.MTE2, Pipe.MTE3
 PIPES = (S, V, MTE2, MTE3)
@@ -18,52 +18,51 @@ BLOCKS = 6
 """Blocks of 32 bytes of the unified buffer and of each array that the programs touch."""
 
 
-# ---- the oracle --------------------------------------------------------------------------------------------
+# ---- the oracle -------------------------------------------------------------------------------------------
 
 
 class Graph:
-    """Instructions of all cores with the order of their starts and ends, as reachability between numbers."""
+    """Points in time and which comes before which, closed at the end over all steps in between."""
 
     def __init__(self) -> None:
-        self.before: list[set[int]] = []
+        self.after: list[int] = []
+        """For every point, a bit for each point that comes behind it."""
 
     def node(self, *before: int) -> int:
-        """Add a point in time that comes after others, which are closed under what comes before them."""
-        closed = set(before)
+        self.after.append(0)
         for earlier in before:
-            closed |= self.before[earlier]
-        self.before.append(closed)
-        return len(self.before) - 1
+            self.edge(earlier, len(self.after) - 1)
+        return len(self.after) - 1
+
+    def edge(self, first: int, second: int) -> None:
+        self.after[first] |= 1 << second
+
+    def close(self) -> None:
+        for middle in range(len(self.after)):
+            for first, after in enumerate(self.after):
+                if after >> middle & 1:
+                    self.after[first] |= self.after[middle]
 
     def ordered(self, first: int, second: int) -> bool:
-        return first in self.before[second]
+        return bool(self.after[first] >> second & 1)
 
 
-class Line:
-    """One core while the oracle walks its list of instructions."""
+class Access:
+    """One instruction that touches memory."""
 
-    def __init__(self, graph: Graph, ops: list[Any]) -> None:
-        self.ops = ops
-        self.at = 0
-        self.issue = graph.node()
-        self.start = {p: graph.node() for p in PIPES}
-        """Latest start of the pipe."""
-        self.ends: dict[Pipe, list[int]] = {p: [] for p in PIPES}
-        self.raised: dict[Any, int] = {}
-        self.waited: dict[Any, int] = {}
-        self.heard: list[list[int]] = []
-        """Raised cross-core flags of each core, in order."""
-        self.heard_at = 0
-        self.made: dict[int, int] = {}
-        """End of the instruction that set a register."""
+    def __init__(self, place: Any, op: Any, start: int, end: int) -> None:
+        self.place, self.pipe, self.start, self.end = place, op.pipe, start, end
+        state = isa.State(mask=0xFF)
+        self.reads, self.writes = words(op.reads(state), place[0]), words(op.writes(state), place[0])
 
 
-def touched(accesses: Any) -> set[tuple[int, int, int]]:
+def words(accesses: Any, core: int) -> set[tuple[bool, int, int]]:
+    """Return the words of some accesses: whether global, segment or core, number."""
     return {
-        (int(a.space), a.segment, byte // 4)
+        (a.space == Space.GM, a.segment if a.space == Space.GM else core, word)
         for a in accesses
         for start, stop in a.runs()
-        for byte in range(start, stop, 4)
+        for word in range(start // 4, -(-stop // 4))
     }
 
 
@@ -72,91 +71,87 @@ def judge(streams: list[list[Any]]) -> tuple[set[tuple[Any, Any]], set[Any], set
     too early, each as (core, position).
     """
     graph = Graph()
-    lines = [Line(graph, ops) for ops in streams]
-    for line in lines:
-        line.heard = [[] for _ in lines]
-    accesses: list[Any] = []
-    early: set[Any] = set()
-    moved = True
-    while moved:
-        moved = False
-        for core, line in enumerate(lines):
-            while line.at < len(line.ops) and _step(graph, lines, core, accesses, early):
-                moved = True
-    assert all(line.at == len(line.ops) for line in lines), "deadlock"
+    accesses: list[Access] = []
+    sets: dict[Any, list[tuple[Any, int, int]]] = {}
+    waits: dict[Any, list[int]] = {}
+    for core, ops in enumerate(streams):
+        _lay_out(graph, core, ops, accesses, sets, waits)
+    for key, ends in waits.items():  # the first wait takes the first set, and so on
+        for number, end in enumerate(ends):
+            everyone = range(len(streams))
+            names = [key] if key[0] == "flag" else [("cross", core, *key[2:]) for core in everyone]
+            for name in names:
+                graph.edge(sets[name][number][2], end)
+    graph.close()
+    early = {
+        place
+        for key, found in sets.items()
+        for number, (place, start, _) in enumerate(found)
+        if key[0] == "flag"
+        and number
+        and (number > len(waits[key]) or not graph.ordered(waits[key][number - 1], start))
+    }
     racing, poison = set(), set()
-    for n, (place, start, end, reads, writes, pipe) in enumerate(accesses):
-        known = {w for other in accesses for w in other[4] if graph.ordered(other[2], start)}
+    for n, one in enumerate(accesses):
+        known = {w for other in accesses for w in other.writes if graph.ordered(other.end, one.start)}
         if not all(
-            (space == Space.GM and segment == 0) or (space, segment, word) in known
-            for space, segment, word in reads
+            (is_global and segment == 0) or (is_global, segment, word) in known
+            for is_global, segment, word in one.reads
         ):
-            poison.add(place)
-        for other, begin, stop, other_reads, other_writes, other_pipe in accesses[:n]:
-            if graph.ordered(stop, start) or graph.ordered(end, begin):
+            poison.add(one.place)
+        for other in accesses[:n]:
+            if graph.ordered(other.end, one.start) or graph.ordered(one.end, other.start):
                 continue
-            same = pipe == other_pipe and place[0] == other[0]
-            if same and pipe is S:
+            same = one.pipe == other.pipe and one.place[0] == other.place[0]
+            if same and one.pipe is S:
                 continue
-            if writes & other_writes or reads & other_writes or (writes & other_reads and not same):
-                racing.add((other, place))
+            clash = one.writes & other.writes or (one.reads & other.writes)
+            if clash or (one.writes & other.reads and not same):
+                racing.add((other.place, one.place))
     return racing, poison, early
 
 
-def _step(graph: Graph, lines: list[Line], core: int, accesses: list[Any], early: set[Any]) -> bool:
-    line = lines[core]
-    op, place = line.ops[line.at], (core, line.at)
-    pipe = op.pipe
-    if isinstance(op, isa.CrossCoreWaitFlag):
-        if any(len(raised) <= line.heard_at for raised in line.heard):
-            return False
-        _wait(graph, line, pipe, [raised[line.heard_at] for raised in line.heard])
-        line.heard_at += 1
-    elif isinstance(op, isa.CrossCoreSetFlag):
-        raised = graph.node(line.issue, line.start[pipe], *line.ends[pipe])
-        for other in lines:
-            other.heard[core].append(raised)
-    elif isinstance(op, isa.SetFlag):
-        key = (op.src, op.dst, op.id)
-        start = graph.node(line.issue, line.start[pipe])
-        line.start[pipe] = start
-        if key in line.raised or (key in line.waited and not graph.ordered(line.waited[key], start)):
-            early.add(place)
-        line.raised[key] = graph.node(start, *line.ends[pipe])
-    elif isinstance(op, isa.WaitFlag):
-        key = (op.src, op.dst, op.id)
-        line.waited[key] = _wait(graph, line, pipe, [line.raised.pop(key)])
-    elif isinstance(op, isa.PipeBarrier):
-        if op.on is Pipe.ALL:
-            line.issue = graph.node(line.issue, *(n for p in PIPES for n in (line.start[p], *line.ends[p])))
-        else:
-            line.start[pipe] = graph.node(line.issue, line.start[pipe], *line.ends[pipe])
-    elif op.kind is isa.ResetMask.kind:
-        pass
-    else:
-        made = [line.made[r] for r in op.registers_read()]
-        start = graph.node(line.issue, line.start[pipe], *made, *(line.ends[pipe] if pipe is S else ()))
-        end = graph.node(start)
-        if pipe is not S:  # a wait on S says nothing about scalar accesses before it
-            line.start[pipe] = start
-        line.ends[pipe].append(end)
-        for register in op.registers_written():
-            line.made[register] = end
-        state = isa.State(mask=0xFF)
-        reads, writes = touched(op.reads(state)), touched(op.writes(state))
-        local = {(space, core if space != Space.GM else segment, word) for space, segment, word in reads}
-        there = {(space, core if space != Space.GM else segment, word) for space, segment, word in writes}
-        accesses.append((place, start, end, local, there, pipe))
-    line.at += 1
-    return True
-
-
-def _wait(graph: Graph, line: Line, pipe: Pipe, flags: list[int]) -> int:
-    done = graph.node(line.issue, line.start[pipe], *flags)
-    if pipe is S:
-        line.issue = done
-    line.start[pipe] = done
-    return done
+def _lay_out(graph: Graph, core: int, ops: list[Any], accesses: list[Access], sets: Any, waits: Any) -> None:
+    """Put the points of one core and what they follow inside it into the graph."""
+    issue = graph.node()
+    start = {p: graph.node() for p in PIPES}
+    """Latest start of the pipe."""
+    ends: dict[Pipe, list[int]] = {p: [] for p in PIPES}
+    made: dict[int, int] = {}
+    """End of the instruction that set a register."""
+    for position, op in enumerate(ops):
+        place, pipe = (core, position), op.pipe
+        issue = graph.node(issue)
+        if isinstance(op, isa.SetFlag | isa.CrossCoreSetFlag):
+            begin = start[pipe] = graph.node(issue, start[pipe])
+            name = (
+                ("flag", core, op.src, op.dst, op.id)
+                if isinstance(op, isa.SetFlag)
+                else ("cross", core, op.id)
+            )
+            sets.setdefault(name, []).append((place, begin, graph.node(begin, *ends[pipe])))
+        elif isinstance(op, isa.WaitFlag | isa.CrossCoreWaitFlag):
+            done = start[pipe] = graph.node(issue, start[pipe])
+            name = (
+                ("flag", core, op.src, op.dst, op.id)
+                if isinstance(op, isa.WaitFlag)
+                else ("all", core, op.id)
+            )
+            waits.setdefault(name, []).append(done)
+            issue = done if pipe is S else issue
+        elif isinstance(op, isa.PipeBarrier) and op.on is Pipe.ALL:
+            issue = graph.node(issue, *start.values(), *(n for found in ends.values() for n in found))
+        elif isinstance(op, isa.PipeBarrier):
+            start[pipe] = graph.node(issue, start[pipe], *ends[pipe])
+        elif op.kind is not isa.ResetMask.kind:
+            registers = [made[r] for r in op.registers_read()]
+            begin = graph.node(issue, start[pipe], *registers, *(ends[pipe] if pipe is S else ()))
+            end = graph.node(begin)
+            if pipe is not S:  # a wait on S says nothing about scalar accesses before it
+                start[pipe] = begin
+            ends[pipe].append(end)
+            made |= dict.fromkeys(op.registers_written(), end)
+            accesses.append(Access(place, op, begin, end))
 
 
 # ---- random programs ---------------------------------------------------------------------------------------
@@ -225,7 +220,9 @@ def stream(draw: Any, length: int) -> list[Any]:
     up: list[Any] = []
     careful = draw(st.booleans())
     for _ in range(draw(st.integers(1, length))):
-        what = draw(st.sampled_from(["work"] * 5 + ["hand over"] * 3 + ["set", "set", "wait", "barrier"]))
+        what = draw(
+            st.sampled_from([*["work"] * 5, *["hand over"] * 3, "ahead", "set", "set", "wait", "barrier"])
+        )
         src, dst = draw(st.permutations(PIPES))[:2]
         flag = {"src": src, "dst": dst, "id": draw(st.sampled_from([0, 0, 0, 1]))}
         if what == "work":
@@ -236,6 +233,9 @@ def stream(draw: Any, length: int) -> list[Any]:
             ops.append(isa.PipeBarrier(on=draw(st.sampled_from([V, MTE2, MTE3, Pipe.ALL]))))
         elif what == "hand over" and flag not in up:
             ops += [isa.SetFlag(**flag), isa.WaitFlag(**flag)]
+        elif what == "ahead" and flag not in up and dst is not S:  # the wait comes first in the stream
+            between = [draw(work()) for _ in range(draw(st.integers(0, 2)))]
+            ops += [isa.WaitFlag(**flag), *between, isa.SetFlag(**flag)]
         elif what == "set" and (flag not in up or draw(st.integers(0, 9)) == 0):
             ops.append(isa.SetFlag(**flag))
             if flag not in up:
@@ -284,6 +284,8 @@ def verdict(streams: list[list[Any]]) -> str | None:
         simulate(racy, TOY)
     except HazardError as error:
         return str(error)
+    except DeadlockError:
+        assume(False)
     return None
 
 
