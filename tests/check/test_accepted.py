@@ -244,6 +244,32 @@ def test_products_that_the_hardware_interlocks_need_no_barrier():
         np.testing.assert_array_equal(output(report), np.full(16 * rows, 32.0))
 
 
+def test_pipes_of_the_cube_core_that_order_themselves():
+    """MTE1 and FIX keep their own loads and stores of one place in order; MTE2 needs a barrier."""
+
+    def cube(c, x, y, w):
+        a1, a0 = c.l1((16, 16), F16), c.l0a((16, 16), F16)
+        b0, acc = c.l0b((16, 16), F16), c.l0c((16, 16), F32)
+        loaded, ready, done = c.flag(MTE2, MTE1), c.flag(MTE1, M), c.flag(M, FIX)
+        yield isa.Fill(dst=a1, value=1.0, block_num=16)
+        yield isa.PipeBarrier(on=MTE2)
+        yield isa.Fill(dst=a1, value=2.0, block_num=16)
+        yield loaded.set
+        yield loaded.wait
+        for _ in range(2):
+            yield isa.load_a(a0, a1, 16, 16)
+        yield isa.load_b(b0, a1, 16, 16)
+        yield ready.set
+        yield ready.wait
+        yield isa.mmad(acc, a0, b0, 16, 16, 16, init=True)
+        yield done.set
+        yield done.wait
+        for _ in range(2):
+            yield isa.store_nd(y, acc, 16, 16)
+
+    np.testing.assert_array_equal(output(passes(mixed(cube, None))), np.full(256, 64.0))
+
+
 def handshake(c, x, y, w, *, rounds):
     """A vector core hands tiles to the other through w, one at a time, and is told when each was taken."""
     a, ready, taken = c.ub(64, F32), 0, 1

@@ -75,15 +75,11 @@ def test_loop_refills_a_buffer_that_may_still_be_stored():
     def stream(c, x, y):
         tiles = [c.ub(64, F32) for _ in range(2)]
         filled = [c.flag(V, MTE3) for _ in range(2)]
-        back = [c.flag(MTE3, V) for _ in range(2)]  # only for the flags' own sake, taken too late
         for i in range(4):
             yield zero(tiles[i % 2], 1)  # fill
-            if i > 1:
-                yield back[i % 2].wait
             yield filled[i % 2].set
             yield filled[i % 2].wait
             yield isa.copy_out(y.flat(64 * i, 64), tiles[i % 2])  # store
-            yield back[i % 2].set
 
     refuses(
         HazardError,

@@ -41,3 +41,17 @@ def test_right_values_and_no_time_below_a_bound(chip):
                 assert sum(pipe.model_dump(exclude={"instructions"}).values()) == report.total_cycles
             totals[l2] = report.total_cycles
         assert totals["warm"] <= totals["cold"] <= totals["dirty"], name
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_values_and_checks_leave_the_time_alone(name):
+    full = simulate(name, "ascend-910b4", **RUNS[name])
+    alone = simulate(name, "ascend-910b4", timing_only=True, **RUNS[name])
+    unchecked = simulate(name, "ascend-910b4", check=False, **RUNS[name])
+    assert not alone.values.checked
+    assert alone.outputs == {}
+    rest = {"values", "run_id"}
+    assert alone.model_dump(exclude=rest) == full.model_dump(exclude=rest)
+    assert unchecked.model_dump(exclude={"run_id"}) == full.model_dump(exclude={"run_id"})
+    for output in full.outputs:
+        assert unchecked.outputs[output].tobytes() == full.outputs[output].tobytes()
