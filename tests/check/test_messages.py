@@ -1169,6 +1169,22 @@ def test_time_alone_of_a_stream_that_only_passes_values_on():
     assert passes(simple(stream), timing_only=True).total_cycles > 0
 
 
+def test_time_alone_of_an_instruction_without_a_cost():
+    """Timing alone checks no limits, but says what is wrong where a rule that is broken leaves no cost."""
+
+    def stream(c, x, y):
+        yield isa.SetMaskCount()
+        yield zero(ub(0))  # clear
+
+    refuses(
+        OperandError,
+        f"{place(stream, 'clear')}: core0.vec0: Duplicate: counter mode is on and the mask still holds lane "
+        f"bits; set the number of elements with SetVectorMask",
+        simple(stream),
+        timing_only=True,
+    )
+
+
 # ---- launches ----------------------------------------------------------------------------------------------
 
 

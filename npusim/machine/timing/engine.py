@@ -18,6 +18,7 @@ import simpy
 
 from npusim.check.deadlock import Blocked, deadlock_error
 from npusim.config.chip import Chip
+from npusim.errors import OperandError
 from npusim.isa.operand import Operand, Pipe
 from npusim.isa.scalar import DataCacheCleanAndInvalid, GetValue, SetValue
 from npusim.isa.state import RESET
@@ -136,7 +137,10 @@ class TimingMachine:
         for number, op in enumerate(core.resolved.ops):
             low = find(id(op))
             if low is None or low.state is not state:
-                low = lowering.lower(op, state)
+                try:
+                    low = lowering.lower(op, state)
+                except OperandError as error:
+                    raise OperandError(core.resolved.site(number).message(str(error))) from None
             low.count += 1
             if low.pipe is Pipe.S:
                 clock.instructions += 1

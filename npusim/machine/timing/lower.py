@@ -99,7 +99,10 @@ class Lowering:
         self.tally = Tally()
 
     def lower(self, op: Instruction, state: State) -> Lowered:
-        """Lower an instruction that is not kept for its state."""
+        """Lower an instruction that is not kept for its state.
+
+        Raises `OperandError` where it has no cost because it breaks a rule.
+        """
         low = Lowered(op, state)
         if op.kind is Kind.BARRIER:
             assert isinstance(op, PipeBarrier)
@@ -109,7 +112,11 @@ class Lowering:
         if isinstance(op, SetFlag | WaitFlag):
             low.flag = (op.src, op.dst, op.id)
         if low.code is Code.WORK or low.code is Code.SCALAR:
-            work = op.work(self._chip, state)
+            try:
+                work = op.work(self._chip, state)
+            except Exception:
+                op.check(self._chip, state)  # timing alone checks nothing, but here there is something to say
+                raise
             low.cycles, low.latency, low.transfer = work.cycles, work.latency, work.transfer
             low.macs, low.element_ops = work.macs, work.element_ops
             grades = {self._chip.confidence(price) for price in work.prices}
