@@ -48,10 +48,10 @@ class Bounds:
     def exact_up_to(self) -> float:
         """An addition whose float32 result is within this limit was exact in float64.
 
-        It is exact up to 2^53 grid, and at most 1.5 times its result (between the two smallest subnormals).
-        If the result is 0, either the accumulator was, or the two cancelled, which is exact (Sterbenz).
+        It is exact up to 2^53 grid. A normal result is off by 2^-24 of itself at most; a subnormal one may be
+        off by more, but stands for less than 2^-126 in any case.
         """
-        return 2.0**52 * self.grid
+        return 2.0**53 * (1 - 2.0**-20) * self.grid if self.grid >= 2.0**-170 else -1.0
 
     def at_risk(self) -> tuple[Array, Array] | None:
         """The outputs (i, j) whose additions may be inexact, by their own norms and units; `None` if many.
@@ -83,7 +83,7 @@ class Bounds:
         left, right = self.left, self.right
         if not self.calm or self.total > 2.0**24 * left.certificate.smallest * right.certificate.smallest:
             return False
-        grid = min(left.lowest_bit * right.lowest_bit, lowest_bit(acc))
+        grid = min(left.lowest_bit * right.lowest_bit, lowest_bit(acc) if self.acc else math.inf)
         return grid >= 2.0**-149 and self.total <= 2.0**24 * grid
 
 
