@@ -9,10 +9,10 @@ import vector_exact as exact
 from vector_bench import Bench
 
 from npusim.config.chip import Chip
+from npusim.isa.control import SetVectorMask
 from npusim.isa.dtype import F16, F32, S8, S16, S32, U8, U32, DType
 from npusim.isa.instruction import Instruction, OriginKind
 from npusim.isa.operand import Tile
-from npusim.isa.control import SetVectorMask
 from npusim.isa.state import FULL_MASK, RESET, State
 from npusim.isa.sync import PipeBarrier
 from npusim.isa.vector import (
