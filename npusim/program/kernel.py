@@ -21,6 +21,8 @@ from npusim.units import align_up, grouped
 
 Steps = Generator[Instruction, Any, None]
 """Instructions to splice into a stream with `yield from`."""
+TileSteps = Generator[Instruction, Any, Tile]
+"""The same, with a tile as the value of `yield from`."""
 
 _START = {Space.L0A: 512, Space.L0B: 512, Space.L0C: 1024, Space.BT: 64, Space.FB: 64}
 
@@ -198,24 +200,24 @@ class Queue:
         self._pending = [False] * len(tiles)
         self._in = self._out = 0
 
-    def alloc(self) -> Steps:
+    def alloc(self) -> TileSteps:
         """Wait on the producing pipe until the next tile is free, and return it."""
         slot = self._in % len(self.tiles)
         if self._pending[slot]:
             yield self._free[slot].wait
             self._pending[slot] = False
-        return self.tiles[slot]  # type: ignore[return-value]  # the value of `yield from`
+        return self.tiles[slot]
 
     def enque(self) -> Steps:
         """Tell the consuming pipe that the tile is full."""
         yield self._full[self._in % len(self.tiles)].set
         self._in += 1
 
-    def deque(self) -> Steps:
+    def deque(self) -> TileSteps:
         """Wait on the consuming pipe until the next tile is full, and return it."""
         slot = self._out % len(self.tiles)
         yield self._full[slot].wait
-        return self.tiles[slot]  # type: ignore[return-value]  # the value of `yield from`
+        return self.tiles[slot]
 
     def free(self) -> Steps:
         """Tell the producing pipe that the tile may be filled again."""

@@ -181,7 +181,7 @@ class Mmad(Movement):
     def work(self, chip: Chip, state: State) -> Work:
         """Return the steps of the product and the heads."""
         row = self._row(state)
-        rm, rn, rk = chip.cube.rates[row]  # type: ignore[index]
+        rm, rn, rk = chip.cube.rates[row]  # type: ignore[index]  # a type that check has accepted
         depth = align_up(self.k, c0_elements(self.a.dtype))
         steps = ceil_div(self.m, rm) * ceil_div(self.n, rn) * ceil_div(depth, rk)
         streamed, isolated = chip.cube.head_streamed_cycles, chip.cube.head_isolated_cycles
