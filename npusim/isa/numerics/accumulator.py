@@ -48,10 +48,11 @@ class Bounds:
     def exact_up_to(self) -> float:
         """An addition whose float32 result is within this limit was exact in float64.
 
-        It is exact up to 2^53 grid. A normal result is off by 2^-24 of itself at most; a subnormal one may be
-        off by more, but stands for less than 2^-126 in any case.
+        Sums below 2^53 grid are exact. That is a power of two: a larger sum cannot be rounded to below it. Or
+        it is less than float32 has; then the result is 0, and either the accumulator was, or the two
+        cancelled, which is exact (Sterbenz).
         """
-        return 2.0**53 * (1 - 2.0**-20) * self.grid if self.grid >= 2.0**-170 else -1.0
+        return 2.0**53 * (1 - 2.0**-20) * self.grid
 
     def at_risk(self) -> tuple[Array, Array] | None:
         """The outputs (i, j) whose additions may be inexact, by their own norms and units; `None` if many.
