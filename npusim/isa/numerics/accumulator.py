@@ -62,7 +62,7 @@ class Bounds:
         """
         left, right = self.left.certificate, self.right.certificate
         row_unit = np.minimum.reduce(left.units, axis=0)
-        reach = np.sqrt(left.norm2 * np.array(right.norm2_max)[:, None]).sum(axis=0)
+        reach = np.dot([math.sqrt(x) for x in right.norm2_max], np.sqrt(left.norm2))
         reach = (reach + self.acc) * _ROUNDED
         rows = np.flatnonzero(reach > 2.0**53 * np.minimum(row_unit * right.unit, self.acc_unit))
         if rows.size * 4 > reach.size:

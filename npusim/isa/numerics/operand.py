@@ -51,8 +51,9 @@ class Certificate:
 class Prepared:
     """One operand of `matmul`: `a` (m, k) as `left` or `b` (k, n) as `right`.
 
-    `values` holds it as (blocks, k0, rows) float64, K first, padded with zeros to whole blocks; for integers
-    as float32 in the shape given. Building one copies, so later writes to the tile are not seen.
+    `values` holds it as (blocks, k0, rows) float64, K first, padded with zeros to whole blocks, and `narrow`
+    the same as float32; for integers `values` is float32 in the shape given. Building one copies, so later
+    writes to the tile are not seen.
     """
 
     def __init__(self, rule: CubeNumerics, x: Array, side: Side) -> None:
@@ -74,25 +75,23 @@ class Prepared:
             raise TypeError(f"the {rule.summation} rule takes float16, bfloat16 or float32, not {x.dtype}")
         if rule.input_frac is not None and x.dtype != np.float32:
             raise TypeError(f"a rule that rounds its operands takes float32, not {x.dtype}")
-        self._lay_out(self._read(x.T if side == "left" else x))
-
-    def _read(self, x: Array) -> Array:
-        """A float32 copy of the operand as the multipliers see it."""
-        rule = self.rule
-        narrow = x.astype(np.float32, order="C")
+        # by way of float64, as NumPy converts float16 to that faster than to float32
+        wide = (x.T if side == "left" else x).astype(np.float64, order="C")
+        narrow = wide.astype(np.float32)
         if rule.input_frac is not None:
             narrow = f32_round_frac(narrow, rule.input_frac, rule.input_rounding)
         if rule.subnormals == "flush":
-            narrow[np.abs(narrow) < BY_NUMPY[self.dtype].smallest_normal] = 0
-        return narrow
+            narrow[np.abs(narrow) < BY_NUMPY[x.dtype].smallest_normal] = 0
+        if rule.input_frac is not None or rule.subnormals == "flush":
+            wide = narrow.astype(np.float64)
+        self.narrow, self.values = self._in_blocks(narrow), self._in_blocks(wide)
 
-    def _lay_out(self, narrow: Array) -> None:
+    def _in_blocks(self, x: Array) -> Array:
         k0 = self.rule.k0 or max(1, self.k)
         blocks = -(-self.k // k0)
         if blocks * k0 != self.k:
-            narrow = np.concatenate([narrow, np.zeros((blocks * k0 - self.k, self.rows), np.float32)])
-        self.narrow = narrow.reshape(blocks, k0, self.rows)
-        self.values = self.narrow.astype(np.float64)
+            x = np.concatenate([x, np.zeros((blocks * k0 - self.k, self.rows), x.dtype)])
+        return x.reshape(blocks, k0, self.rows)
 
     @cached_property
     def certificate(self) -> Certificate:
