@@ -17,6 +17,7 @@ from npusim.isa.numerics.formats import BY_NUMPY, MAX_F32, Array, f32_round_frac
 from npusim.isa.numerics.profile import CubeNumerics
 
 Side = Literal["left", "right"]
+_ROUNDED = 1 + 2.0**-12  # covers the rounding of squares and their sum in float32, for k0 up to 2^10
 _ONE = np.uint32(1)
 _EXPONENT = np.uint32(0x7F800000)
 _ALL_ZERO = np.uint32(0xFF000001)  # twice the pattern of infinity, plus one
@@ -33,13 +34,13 @@ class Certificate:
     """
 
     norm2: Array
-    """(blocks, rows) float64."""
+    """(blocks, rows) float32 or float64, as computed: up to 2^-13 below the truth."""
     norm2_max: list[float]
-    """The largest `norm2` of each block."""
+    """The largest of each block, rounded up."""
     units: Array
     """(blocks, rows) float64; infinity where all values are zero."""
     ratio_max: list[float]
-    """The largest norm2 / unit^2 of each block."""
+    """The largest norm2 / unit^2 of each block, rounded up."""
     unit: float
     """The smallest unit of all; infinity if every value is zero."""
     smallest: float
@@ -116,9 +117,8 @@ class Prepared:
 
     def _certify(self, narrow: Array) -> Certificate:
         # squares of float16 values and their sums fit float32, where they are cheaper
-        wide = np.float32 if self.dtype == np.float16 else np.float64
-        norm2 = np.add.reduce(np.multiply(narrow, narrow, dtype=wide), axis=1).astype(np.float64)
-        norm2 *= 1 + 2.0**-12  # covers the rounding of the squares and their sum, for k0 up to 2^10
+        x = narrow if self.dtype == np.float16 else narrow.astype(np.float64)
+        norm2 = np.add.reduce(x * x, axis=1)
         if not norm2.size:
             none = [0.0] * len(norm2)
             return Certificate(norm2, none, norm2, none, math.inf, math.inf, finite=True)
@@ -126,12 +126,13 @@ class Prepared:
         fmt = BY_NUMPY[self.dtype]
         fraction = self.rule.input_frac or fmt.precision - 1
         units = units_of(smallest, fraction, fmt.emin)
-        norm2_max = np.maximum.reduce(norm2, axis=1).tolist()
+        norm2_max = [x * _ROUNDED for x in np.maximum.reduce(norm2, axis=1).tolist()]
+        ratio_max = np.maximum.reduce(norm2 / (units * units), axis=1).tolist()
         return Certificate(
             norm2=norm2,
             norm2_max=norm2_max,
             units=units,
-            ratio_max=np.maximum.reduce(norm2 / (units * units), axis=1).tolist(),
+            ratio_max=[x * _ROUNDED for x in ratio_max],
             unit=float(np.minimum.reduce(units, axis=None)),
             smallest=float(np.minimum.reduce(smallest, axis=None)),
             finite=all(map(math.isfinite, norm2_max)),
