@@ -103,9 +103,9 @@ class VectorInstruction(Instruction):
     def check_fields(self) -> None:
         """Raise where a repeat count or a stride is outside what the instruction encodes."""
         for f in type(self).spec:
-            if f.name == "repeat" and not 0 <= self.repeat <= MAX_REPEAT:  # type: ignore[attr-defined]
+            if f.name == "repeat" and not 0 <= getattr(self, f.name) <= MAX_REPEAT:
                 raise self.error(
-                    f"repeat must be 0..{MAX_REPEAT}, not {self.repeat}; "  # type: ignore[attr-defined]
+                    f"repeat must be 0..{MAX_REPEAT}, not {getattr(self, f.name)}; "
                     f"split it, or count elements in counter mode"
                 )
             if f.form == "int" and f.name.endswith(("_block", "_repeat")):
