@@ -275,9 +275,9 @@ class Launch(Section):
     """Time to start streams on the device and from the host; reported apart from the cycles of a program."""
 
     device_us: Annotated[float, Field(ge=0)]
-    """Start of one core."""
-    device_per_core_us: Annotated[float, Field(ge=0)]
-    """Added for every further core."""
+    """Start of one AI core: a cube core with its vector cores, any of them, or a coupled core."""
+    device_per_ai_core_us: Annotated[float, Field(ge=0)]
+    """Added for every further AI core."""
     host_us: Annotated[float, Field(ge=0)]
     """Host time per launch."""
 

@@ -10,11 +10,12 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
 
-from npusim.check.cores import check_peers, no_pipe
+from npusim.check.cores import check_meeting, check_peers, no_pipe
 from npusim.check.deadlock import Blocked, deadlock_error
 from npusim.check.hazards import Watch
 from npusim.check.place import Site
@@ -107,6 +108,7 @@ class FunctionalMachine:
         ]
         self._by_id = {c.id: c for c in self._cores}
         self._cross = {}
+        self._launch = launch
         if self._watch is not None:
             cores = self._cores
             self._watch.begin([c.id for c in cores], lambda core, number: cores[core].resolved.site(number))
@@ -275,6 +277,7 @@ class FunctionalMachine:
 
     def _cross_set(self, core: Core, op: CrossCoreSetFlag, entry: Entry) -> None:
         number, _, state, issued = entry
+        check_meeting(op, self._launch, self._chip, partial(core.resolved.site, number))
         receivers = self.receivers(core, op.group)
         check_peers(op, [r.id for r in receivers])
         if self._watch is not None:
@@ -288,6 +291,7 @@ class FunctionalMachine:
 
     def _cross_wait(self, core: Core, op: CrossCoreWaitFlag, entry: Entry) -> bool:
         number, _, state, issued = entry
+        check_meeting(op, self._launch, self._chip, partial(core.resolved.site, number))
         senders = self.senders(core, op.group)
         keys = [(core.index, op.id, s.index) for s in senders]
         check_peers(op, [s.id for s in senders])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from array import array
 from functools import partial
 
-from npusim.check.cores import check_peers, check_pipes
+from npusim.check.cores import check_meeting, check_peers, check_pipes
 from npusim.check.place import Site
 from npusim.config.chip import Chip
 from npusim.errors import OperandError
@@ -46,11 +46,13 @@ def _where(stream: Resolved, number: int) -> str:
     return stream.site(number).where
 
 
-def _check(stream: Resolved, op: Instruction, cores: list[CoreId]) -> None:
+def _check(stream: Resolved, op: Instruction, launch: Launch, chip: Chip) -> None:
+    cores = list(launch.streams)
     try:
         check_pipes(op, stream.core.kind)
         if isinstance(op, CrossCoreSetFlag | CrossCoreWaitFlag):
             sending = isinstance(op, CrossCoreSetFlag)
+            check_meeting(op, launch, chip, partial(stream.site, len(stream.ops) - 1))
             check_peers(op, cross_peers(stream.core, op.group, cores, sending=sending))
     except OperandError as error:
         raise OperandError(stream.site(len(stream.ops) - 1).message(str(error))) from None
@@ -63,10 +65,10 @@ def resolve(launch: Launch, chip: Chip) -> list[Resolved]:
     """Return the streams of a launch as they would run.
 
     Raises `ConfigError` where a stream uses a value that only a run with values knows, and `OperandError`
-    where a core lacks a pipe or the launch the other end of a cross-core flag.
+    where a core lacks a pipe or the launch the other end of a cross-core flag, `DeadlockError` where blocks
+    are to meet that do not run at the same time.
     """
     streams = []
-    cores = list(launch.streams)
     for core in launch.streams:
         reader = open_stream(chip, launch, core)
         made = Resolved(core, reader)
@@ -77,7 +79,7 @@ def resolve(launch: Launch, chip: Chip) -> list[Resolved]:
             ops.append(op)
             marks.append(reader.mark)
             if op.kind in _SYNCHRONISES or op.pipe not in pipes:
-                _check(made, op, cores)
+                _check(made, op, launch, chip)
             if op.returns_value or op.kind is Kind.SCALAR:
                 op = fetch(Unknown(op, partial(_where, made, len(ops) - 1)))
             else:

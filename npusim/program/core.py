@@ -74,12 +74,21 @@ class Launch:
     """Stream function and block number of every core."""
     autosync: bool = False
     """Whether vector and coupled cores get the flags and barriers that the vendor's compiler adds."""
+    at_once: int | None = None
+    """Blocks that run at the same time where the chip has fewer cores than blocks; None for all. A core then
+    takes every `at_once`-th block, one after the other.
+    """
+
+
+def blocks_at_once(chip: Chip, kind: LaunchKind) -> int:
+    """Return how many blocks of a kind of launch a chip runs at the same time."""
+    return chip.cores.cube * (chip.cores.vector_per_cube if kind is LaunchKind.VECTOR else 1)
 
 
 def launch_cores(chip: Chip, kind: LaunchKind, blocks: int, name: str) -> list[CoreId]:
-    """Return the cores of a launch.
+    """Return the cores that a launch starts: all of the chip where it has fewer than blocks.
 
-    Raises `ConfigError` where the chip has fewer, or not the kind.
+    Raises `ConfigError` where the chip has not the kind.
     """
     if blocks < 1:
         raise ConfigError(f"launch {name}: blocks must be 1 or more, not {blocks}")
@@ -89,10 +98,7 @@ def launch_cores(chip: Chip, kind: LaunchKind, blocks: int, name: str) -> list[C
             f"launch {name}: {chip.name} has {how} cores, so a {kind.value} launch does not fit it"
         )
     per_group = chip.cores.vector_per_cube
-    limit = chip.cores.cube * (per_group if kind is LaunchKind.VECTOR else 1)
-    if blocks > limit:
-        what = "vector cores" if kind is LaunchKind.VECTOR else "cores"
-        raise ConfigError(f"launch {name}: {blocks} blocks need {blocks} {what}, {chip.name} has {limit}")
+    blocks = min(blocks, blocks_at_once(chip, kind))
     if kind is LaunchKind.COUPLED:
         return [CoreId(i, CoreKind.COUPLED) for i in range(blocks)]
     if kind is LaunchKind.VECTOR:

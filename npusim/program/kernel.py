@@ -13,10 +13,10 @@ from npusim.isa.dtype import DType, element_type
 from npusim.isa.instruction import Instruction, OriginKind
 from npusim.isa.operand import Operand, Pipe, Space, Tile
 from npusim.isa.state import RESET, State
-from npusim.isa.sync import SetFlag, WaitFlag
+from npusim.isa.sync import CrossCoreSetFlag, CrossCoreWaitFlag, Group, PipeBarrier, SetFlag, WaitFlag
 from npusim.isa.vector.forms import contiguous, counter_mode
 from npusim.isa.vector.lanes import VectorInstruction
-from npusim.program.core import SPACES, CoreId
+from npusim.program.core import SPACES, CoreId, CoreKind, LaunchKind
 from npusim.units import align_up, grouped
 
 Steps = Generator[Instruction, Any, None]
@@ -34,9 +34,11 @@ class Kernel:
     freeing.
     """
 
-    def __init__(self, chip: Chip, core: CoreId, block: int) -> None:
+    def __init__(self, chip: Chip, core: CoreId, block: int, launch: LaunchKind | None = None) -> None:
         self.chip = chip
         self.core = core
+        self.launch = launch
+        """Which cores the launch starts."""
         self.block = block
         """Number of the core's block in the launch; for vector cores of a mix launch, of their group."""
         self.state: State = RESET
@@ -119,12 +121,45 @@ class Kernel:
         self.queues.append(made)
         return made
 
+    def sync_all(self) -> Steps:
+        """Meet all cores of the launch: nothing behind it runs before everything before it, on any core, is
+        done (the vendor's `SyncAll`).
+
+        Splice it in on every core with `yield from`. It becomes flags that are seen in the stream, with the
+        three last ids of the chip: the core waits for its own pipes; vector cores tell their cube core, cube
+        cores tell each other, and each tells its vector cores (in a launch of one kind of core only the
+        middle step). Raises `HazardError` where the chip has no flags between cores.
+        """
+        ids = self.chip.flags.cross_ids
+        if ids < 3:
+            raise HazardError(f"SyncAll: {self.chip.name} has no flags between cores; end the launch instead")
+        yield PipeBarrier(on=Pipe.ALL, origin=OriginKind.EXPANSION)
+        mixed = self.launch in (LaunchKind.MIX_1_1, LaunchKind.MIX_1_2)
+        if mixed and self.core.kind is CoreKind.VECTOR:
+            yield _cross_set(Group.CUBE_VECTOR, ids - 1)
+            yield _cross_wait(Group.CUBE_VECTOR, ids - 2)
+            return
+        if mixed:
+            yield _cross_wait(Group.CUBE_VECTOR, ids - 1)
+        yield _cross_set(Group.ALL, ids - 3)
+        yield _cross_wait(Group.ALL, ids - 3)
+        if mixed:
+            yield _cross_set(Group.CUBE_VECTOR, ids - 2)
+
     def finish(self) -> Iterator[Instruction]:
         """Yield the waits for flags that the queues still have raised; the stream runner adds them at the
         end.
         """
         for queue in self.queues:
             yield from queue.drain()
+
+
+def _cross_set(group: Group, event: int) -> Instruction:
+    return CrossCoreSetFlag(group=group, on=Pipe.S, id=event, origin=OriginKind.EXPANSION)
+
+
+def _cross_wait(group: Group, event: int) -> Instruction:
+    return CrossCoreWaitFlag(group=group, id=event, origin=OriginKind.EXPANSION)
 
 
 def _names(core: CoreId) -> str:

@@ -19,7 +19,14 @@ from npusim.errors import ConfigError, did_you_mean
 from npusim.isa.dtype import BY_NUMPY, DType, element_type
 from npusim.isa.instruction import Array
 from npusim.isa.operand import Operand, Space, Tile
-from npusim.program.core import CoreKind, Launch, LaunchKind, StreamFunction, launch_cores
+from npusim.program.core import (
+    CoreKind,
+    Launch,
+    LaunchKind,
+    StreamFunction,
+    blocks_at_once,
+    launch_cores,
+)
 from npusim.units import grouped
 
 SegmentRole = Literal["input", "output", "inout", "constant", "workspace"]
@@ -152,9 +159,10 @@ class Builder:
         """Start streams on `blocks` groups: `cube` on every cube core, `vector` on every vector core.
 
         With `cube` and `vector` both vector cores of a group take part unless `vectors_per_cube` is 1. With
-        `vector` alone, `blocks` counts vector cores. `coupled` is the stream of a coupled core. `autosync`
-        adds the flags and barriers that the vendor's compiler would, see `npusim.program.autosync`. Raises
-        `ConfigError` where the chip does not fit.
+        `vector` alone, `blocks` counts vector cores. Blocks beyond the cores of the chip start when earlier
+        ones have ended, so such a launch cannot hold a `SyncAll`. `coupled` is the stream of a coupled core.
+        `autosync` adds the flags and barriers that the vendor's compiler would, see
+        `npusim.program.autosync`. Raises `ConfigError` where the chip does not fit.
         """
         kind = _launch_kind(cube, vector, coupled, vectors_per_cube)
         functions = {CoreKind.CUBE: cube, CoreKind.VECTOR: vector, CoreKind.COUPLED: coupled}
@@ -166,7 +174,8 @@ class Builder:
             if kind is LaunchKind.VECTOR:
                 block = core.group * self.chip.cores.vector_per_cube + core.number
             streams[core] = (function, block)
-        self.program.launches.append(Launch(name, kind, blocks, streams, autosync))
+        at_once = min(blocks, blocks_at_once(self.chip, kind))
+        self.program.launches.append(Launch(name, kind, blocks, streams, autosync, at_once))
 
     def reference(self, function: Reference) -> Reference:
         """Declare the reference: from the inputs by name to the expected outputs. Shares no code with

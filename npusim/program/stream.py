@@ -13,9 +13,11 @@ from typing import Any
 
 from npusim.config.chip import Chip
 from npusim.errors import ConfigError, NpusimError
-from npusim.isa.instruction import Instruction, Kind
+from npusim.isa.instruction import Instruction, Kind, OriginKind
+from npusim.isa.operand import Pipe
+from npusim.isa.sync import PipeBarrier
 from npusim.program.autosync import AutoSync
-from npusim.program.core import CoreId, CoreKind, Launch
+from npusim.program.core import CoreId, CoreKind, Launch, StreamFunction
 from npusim.program.kernel import Kernel
 
 
@@ -83,24 +85,25 @@ class Listing:
 
 
 class Reader:
-    """Pulls instructions out of one core's stream, in program order."""
+    """Pulls instructions out of one core's stream, in program order; block after block where a core takes
+    several of a launch.
+    """
 
     def __init__(
         self,
         stream: Iterable[Instruction],
         kernel: Kernel | None = None,
         autosync: AutoSync | None = None,
+        later: Iterator[tuple[Iterable[Instruction], Kernel]] | None = None,
     ) -> None:
-        self._kernel = kernel
         self._core = kernel.core if kernel is not None else None
         self._autosync = autosync
+        self._later = iter(()) if later is None else later
+        """Stream and kernel of the blocks that follow on the same core."""
         self._added: deque[Instruction] = deque()
         """What automatic synchronisation puts before an instruction, and that instruction."""
-        self._source: Any = stream if isinstance(stream, Generator) else iter(stream)
-        self._takes_values = isinstance(stream, Generator)
-        self._written = iter(stream.lines) if isinstance(stream, Listing) else None
+        self._open(stream, kernel)
         self._code: Any = getattr(stream, "gi_code", None)
-        self._frame: Any = getattr(stream, "gi_frame", None)
         self.file = stream.file if isinstance(stream, Listing) else ""
         if self._code is not None:
             self.file = self._code.co_filename
@@ -109,6 +112,13 @@ class Reader:
         """Where the last instruction came from, for `line_of`; -1 where it has no place."""
         self.fetch = self._pull if autosync is None else self._synchronised
         """Return the next instruction, or None at the end; takes the value that the one before returned."""
+
+    def _open(self, stream: Iterable[Instruction], kernel: Kernel | None) -> None:
+        self._kernel = kernel
+        self._source: Any = stream if isinstance(stream, Generator) else iter(stream)
+        self._takes_values = isinstance(stream, Generator)
+        self._written = iter(stream.lines) if isinstance(stream, Listing) else None
+        self._frame: Any = getattr(stream, "gi_frame", None)
 
     def line_of(self, mark: int) -> int:
         """Return the source line of a mark, 0 where it has none."""
@@ -158,9 +168,19 @@ class Reader:
         self._takes_values = False
         kernel, self._kernel = self._kernel, None
         if kernel is not None:
+            self._state = kernel.state
             self._source = iter(kernel.finish())
-            return next(self._source, None)
-        return None
+            return next(self._source, None) or self._finish()
+        following = next(self._later, None)
+        if following is None:
+            return None
+        self._open(*following)
+        following[1].state = self._state  # control state outlives a block
+        return _ENDED
+
+
+_ENDED = PipeBarrier(on=Pipe.ALL, origin=OriginKind.EXPANSION)
+"""Stands between two blocks of a core: the next one starts when everything of the one before is done."""
 
 
 def _receives(generator: Any) -> bool:
@@ -189,9 +209,21 @@ def _placed(error: NpusimError, core: CoreId | None, code: Any) -> NpusimError:
 
 def open_stream(chip: Chip, launch: Launch, core: CoreId) -> Reader:
     """Return a reader of the fresh stream of one core of a launch."""
-    function, block = launch.streams[core]
-    kernel = Kernel(chip, core, block)
+    function, first = launch.streams[core]
     follows = launch.autosync and core.kind is not CoreKind.CUBE
+
+    def blocks() -> Iterator[tuple[Iterable[Instruction], Kernel]]:
+        for block in range(first, max(launch.blocks, first + 1), launch.at_once or launch.blocks):
+            kernel = Kernel(chip, core, block, launch.kind)
+            yield _open_block(launch, function, kernel), kernel
+
+    later = blocks()
+    stream, kernel = next(later)
+    return Reader(stream, kernel, AutoSync(chip) if follows else None, later)
+
+
+def _open_block(launch: Launch, function: StreamFunction, kernel: Kernel) -> Iterable[Instruction]:
+    core = kernel.core
     try:
         stream: Any = function(kernel)
     except NpusimError as error:
@@ -202,4 +234,4 @@ def open_stream(chip: Chip, launch: Launch, core: CoreId) -> Reader:
             f"launch {launch.name}: {core}: {name} must yield instructions or return a list of them, not "
             f"{type(stream).__name__}; is a yield missing?"
         )
-    return Reader(stream, kernel, AutoSync(chip) if follows else None)
+    return stream

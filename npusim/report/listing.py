@@ -70,7 +70,7 @@ def chip_text(chip: Chip, width: int = 80) -> str:
         "L2": f"{l2.size_mib} MiB, {read:,.0f} GB/s read, {write:,.0f} GB/s write, {l2.read_latency_ns:g} ns",
         "ports": ", ".join(ports),
         "flags": f"{flags.ids} a pair of pipes, {flags.latency_cycles} cycles ({ns:.1f} ns) from set to wait",
-        "launch": f"{start.device_us:g} us + {start.device_per_core_us:g} us a core on the device, "
+        "launch": f"{start.device_us:g} us + {start.device_per_ai_core_us:g} us an AI core on the device, "
         f"{start.host_us:g} us on the host",
         "trust": f"of its numbers {', '.join(f'{grades[g]} are {g}' for g in 'HML')}; see --resolved",
     }

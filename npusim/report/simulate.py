@@ -262,7 +262,8 @@ def _report(
         LaunchPart(name=t.name, cycles=t.cycles, cores=len({c.core for c in t.clocks})) for t in timings
     ]
     start = chip.launch
-    overhead = sum(start.device_us + start.device_per_core_us * (part.cores - 1) for part in launches)
+    ai_cores = [len({c.core.group for c in t.clocks}) for t in timings]
+    overhead = sum(start.device_us + start.device_per_ai_core_us * (n - 1) for n in ai_cores)
     time_us = cycles_to_us(total, chip.clock_mhz) + overhead
     return Report(
         run_id=identity.digest(),

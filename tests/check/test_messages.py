@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from small import ONE_EACH, TOY, mixed, passes, place, refuses, simple
 
-from npusim import Builder, Operand, Pipe, Reg, Space, isa, program
+from npusim import Builder, Operand, Pipe, Reg, Space, isa, program, simulate
 from npusim.errors import ConfigError, DeadlockError, HazardError, OperandError
 
 S, V, M, MTE1, MTE2, MTE3, FIX = (
@@ -1188,14 +1188,30 @@ def test_time_alone_of_an_instruction_without_a_cost():
 # ---- launches ----------------------------------------------------------------------------------------------
 
 
-def test_more_blocks_than_cores():
+@pytest.mark.parametrize("timing_only", [False, True])
+def test_more_blocks_than_cores_can_meet(timing_only):
     def stream(c, x, y):
-        yield isa.PipeBarrier(on=V)
+        yield from c.sync_all()  # sync_all
 
     refuses(
-        ConfigError,
-        "launch small: 3 blocks need 3 vector cores, toy has 2",
+        DeadlockError,
+        f"{place(stream, 'sync_all')}: core0.vec0: SyncAll: all 3 blocks of launch small are to meet, but "
+        f"toy runs 2 at a time and the others start when these have ended, so the wait never ends; launch 2 "
+        f"blocks or fewer and give each more work",
         simple(stream, blocks=3),
+        timing_only=timing_only,
+    )
+
+
+def test_meeting_without_flags_between_cores():
+    @program
+    def lonely(k):
+        k.launch("lonely", coupled=lambda c: c.sync_all())
+
+    with pytest.raises(HazardError) as caught:
+        simulate(lonely, "ascend-310")
+    assert str(caught.value).endswith(
+        "SyncAll: ascend-310 has no flags between cores; end the launch instead"
     )
 
 

@@ -185,8 +185,9 @@ def test_one_program(npusim: Npusim) -> None:
         "\n"
         "values are compared with a reference; run it: npusim run tiny.py:copy -p n=256\n"
     )
-    done = npusim("programs", "tiny.py:wide", "-c", "toy")
-    assert "with these parameters it does not run on toy: launch wide: 4 blocks need 4" in done.out
+    done = npusim("programs", "tiny.py:copy", "-c", "ascend-310")
+    assert "it does not run on ascend-310: launch copy: ascend-310 has" in done.out
+    assert "  wide  vector  on 2 cores\n" in npusim("programs", "tiny.py:wide", "-c", "toy").out
     assert "  wide  vector  on 4 cores\n" in npusim("programs", "tiny.py:wide").out
     assert (
         "there is no reference; run it: npusim run tiny.py:stuck\n" in npusim("programs", "tiny.py:stuck").out

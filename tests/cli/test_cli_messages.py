@@ -45,8 +45,8 @@ CASES = {
         "tiny.py:34: copy: segment x of shape 1000000000000 needs 4,000,000,000,000 bytes of global memory, "
         "toy has 1,073,741,824"
     ),
-    "run tiny.py:wide -c toy -p blocks=3": (
-        "tiny.py:136: launch wide: 3 blocks need 3 vector cores, toy has 2"
+    "run tiny.py:wide -c toy -p blocks=0": (
+        "tiny.py:131: wide: segment x: every extent must be 1 or more, not 0x64"
     ),
     # chips
     "run tiny.py:copy -c toi": "no chip named 'toi'; did you mean toy?",

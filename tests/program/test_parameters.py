@@ -179,8 +179,6 @@ def test_unknown_element_type_of_a_segment():
     ("options", "expected"),
     [
         ({"blocks": 0, "vector": list}, "launch l: blocks must be 1 or more, not 0"),
-        ({"blocks": 3, "vector": list}, "launch l: 3 blocks need 3 vector cores, toy has 2"),
-        ({"blocks": 2, "cube": list}, "launch l: 2 blocks need 2 cores, toy has 1"),
         ({"coupled": list}, "launch l: toy has split cores, so a coupled launch does not fit it"),
     ],
 )
