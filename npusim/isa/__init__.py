@@ -9,7 +9,15 @@ from npusim.isa.control import (
     SetMaskNorm,
     SetVectorMask,
 )
-from npusim.isa.cube import Fixpipe, LoadData2D, LoadData3D, LoadDataWithTranspose, Mmad
+from npusim.isa.cube import (
+    DataCopyEnhanced,
+    DataCopyNz2Nd,
+    Fixpipe,
+    LoadData2D,
+    LoadData3D,
+    LoadDataWithTranspose,
+    Mmad,
+)
 from npusim.isa.cube.forms import load_a, load_b, mmad, store_nd, store_nz
 from npusim.isa.dma import DataCopy, DataCopyNd2Nz, DataCopyPad, Fill
 from npusim.isa.dma.forms import copy_in, copy_out, nd_to_nz
@@ -106,7 +114,9 @@ __all__ = [
     "DType",
     "DataCacheCleanAndInvalid",
     "DataCopy",
+    "DataCopyEnhanced",
     "DataCopyNd2Nz",
+    "DataCopyNz2Nd",
     "DataCopyPad",
     "Div",
     "Duplicate",
