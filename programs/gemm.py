@@ -1,0 +1,161 @@
+"""Matrix product on the cubes of all cores (asc-devkit@0156b0f matmul samples; HPCA 2021 for coupled cores)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Literal
+
+import ml_dtypes
+import numpy as np
+from pydantic import NonNegativeInt, PositiveInt
+
+from npusim import Builder, Expected, Kernel, isa, program
+from npusim.errors import ConfigError
+from npusim.isa.dtype import element_type
+
+from ._gemm import Blocking, BOrder, Order, schedule
+from ._gemm_stream import FixpipeDrain, VectorDrain, product_stream
+
+RESULTS = {
+    "float16": ("float16", "float32", "bfloat16"),
+    "bfloat16": ("bfloat16", "float32", "float16"),
+    "float32": ("float32", "float16", "bfloat16"),
+    "int8": ("int32",),
+}
+"""What the sums of each type of operands may become, the default first."""
+
+COUPLED_RESULTS = {"float16": ("float16", "float32"), "int8": ("int32",)}
+"""The same where results leave through the vector unit."""
+
+
+@program
+def gemm(
+    build: Builder,
+    *,
+    m: PositiveInt = 1024,
+    n: PositiveInt = 1024,
+    k: PositiveInt = 1024,
+    dtype: Literal["float16", "bfloat16", "float32", "int8"] = "float16",
+    out: Literal["auto", "float16", "bfloat16", "float32", "int32"] = "auto",
+    b_order: BOrder = "kn",
+    epilogue: Literal["none", "relu"] = "none",
+    bm: PositiveInt = 128,
+    bn: PositiveInt = 256,
+    bk: NonNegativeInt = 0,
+    step_a: PositiveInt = 8,
+    step_b: PositiveInt = 4,
+    l1_buffers: Literal[1, 2] = 2,
+    l0_buffers: Literal[1, 2] = 2,
+    cores: NonNegativeInt = 0,
+    order: Order = "grid",
+    grid_m: NonNegativeInt = 0,
+    band: PositiveInt = 4,
+    rounds: PositiveInt = 1,
+) -> None:
+    """Multiply an m x k matrix by a k x n matrix on the cubes of all cores.
+
+    Base blocks of bm x bk and bk x bn (bk=0: 128 bytes deep) come to L1 in packets of `step_a` and `step_b`
+    of them, are multiplied one after the other and summed in L0C in float32 (int32 for int8). `out=auto`
+    gives the element type of the operands, int32 for int8. With `b_order=nk` b is given as n x k. `order`,
+    `grid_m`, `band` and `rounds` share the tiles of the result out: see `schedule` in _gemm.py. `cores=0`
+    takes all. The defaults are the fastest of the vendor's sample for large float16 products.
+
+    On coupled chips the results leave through the vector unit. NaN reads as zero and infinities as the
+    largest finite number, since the cube saturates.
+    """
+    chip = build.chip
+    kinds = (COUPLED_RESULTS if chip.coupled else RESULTS).get(dtype)
+    if kinds is None:
+        raise ConfigError(f"gemm: the cube of {chip.name} has no {dtype}; it has {' '.join(COUPLED_RESULTS)}")
+    result = kinds[0] if out == "auto" else out
+    if result not in kinds:
+        raise ConfigError(f"gemm: {dtype} does not become {out} on {chip.name}; it becomes {' '.join(kinds)}")
+    cut = Blocking(
+        m=m,
+        n=n,
+        k=k,
+        bm=bm,
+        bn=bn,
+        bk=bk or 128 // element_type(dtype).size,
+        step_a=step_a,
+        step_b=step_b,
+        dtype=element_type(dtype),
+        b_order=b_order,
+    )
+    cut.check(chip, l1_buffers, l0_buffers)
+    if cores > chip.cores.cube:
+        raise ConfigError(f"gemm: cores={cores}, but {chip.name} has {chip.cores.cube}")
+    work = schedule(
+        cut.rows,
+        cut.columns,
+        cores or chip.cores.cube,
+        order,
+        grid_m=grid_m,
+        band=band,
+        rounds=rounds,
+    )
+    a = build.input("a", (m, k), dtype)
+    b = build.input("b", (k, n) if b_order == "kn" else (n, k), dtype)
+    y = build.output("y", (m, n), result)
+    relu = epilogue == "relu"
+
+    def cube(c: Kernel) -> Iterator[isa.Instruction]:
+        drain = VectorDrain(c, cut, y, relu) if c.chip.coupled else FixpipeDrain(cut, y, relu)
+        yield from product_stream(c, cut, a, b, work[c.block], l1_buffers, l0_buffers, drain)
+
+    if chip.coupled:
+        build.launch("gemm", coupled=cube, blocks=len(work))
+    else:
+        build.launch("gemm", cube=cube, blocks=len(work))
+
+    @build.reference
+    def expected(inputs: Mapping[str, np.ndarray]) -> dict[str, Expected]:
+        left, right = inputs["a"], inputs["b"]
+        return {"y": product(left, right if b_order == "kn" else right.T, y.dtype.np, relu=relu)}
+
+
+def product(left: np.ndarray, right: np.ndarray, result: np.dtype, *, relu: bool) -> Expected:
+    """Return left @ right as an element type holds it, and how far float32 sums may be from it.
+
+    Each of k additions of float32 loses at most half a unit of the magnitudes summed so far, which
+    Cauchy-Schwarz bounds by the norms of the row and the column; the conversion loses half a unit of the
+    result. Where sums may leave the range of float32 or of the result, nothing is compared.
+    """
+    x, y = (as_read(v).astype(np.float64) for v in (left, right))
+    exact = x @ y
+    if left.dtype == np.int8:
+        value = np.rint(exact).astype(np.int64)  # below 2^53, so exact
+        return Expected(np.maximum(value, 0) if relu else value)
+    reach = np.linalg.norm(x, axis=1)[:, None] * np.linalg.norm(y, axis=0)[None, :]
+    bound = 1.01 * 2.0**-24 * left.shape[1] * reach
+    if relu:
+        exact = np.maximum(exact, 0)
+    info = ml_dtypes.finfo(result)
+    if result != np.float32:
+        bound += float(info.eps) / 2 * (np.abs(exact) + bound) + float(info.smallest_subnormal)
+    bound[reach > 0.99 * float(np.finfo(np.float32).max)] = np.inf
+    bound[np.abs(exact) + bound > float(info.max)] = np.inf
+    return Expected(exact, bound)
+
+
+def as_read(x: np.ndarray) -> np.ndarray:
+    """Return what the cube reads in its saturating mode: NaN as zero, infinities as the largest finite
+    number.
+    """
+    if x.dtype == np.int8:
+        return x
+    largest = float(ml_dtypes.finfo(x.dtype).max)
+    wide = x.astype(np.float32)
+    return np.nan_to_num(wide, copy=False, nan=0.0, posinf=largest, neginf=-largest)
+
+
+@gemm.from_inputs
+def _sizes(inputs: Mapping[str, np.ndarray]) -> dict[str, object]:
+    if "a" not in inputs:
+        return {}
+    m, k = inputs["a"].shape
+    found: dict[str, object] = {"m": m, "k": k, "dtype": inputs["a"].dtype.name}
+    if "b" in inputs:
+        rows, columns = inputs["b"].shape
+        found["n"] = columns if rows == k else rows
+    return found
