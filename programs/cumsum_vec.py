@@ -10,8 +10,8 @@ from pydantic import PositiveInt
 
 from npusim import Builder, Expected, Kernel, Pipe, Reg, isa, program
 
+from ._carries import carry_row
 from ._prefix_sum import chain_bound, elements, exact_sums, sizes
-from .scan_u import carry_row
 
 CARRY = Reg(0)
 SCALARS_PER_ADDRESS = 2

@@ -10,12 +10,12 @@ from typing import Literal
 import numpy as np
 from pydantic import PositiveInt
 
-from npusim import Builder, Expected, Kernel, Pipe, Reg, isa, program
+from npusim import Builder, Expected, Kernel, Pipe, isa, program
 
+from ._carries import CARRY
+from ._cube_scan import BlockScan
 from ._prefix_sum import chain_bound, elements, exact_sums, saturated, sizes
-from .scan_u import READY, TAKEN, load_tile, store_tile
-
-CARRY = Reg(0)
+from .scan_u import READY, TAKEN
 
 
 @program
@@ -43,85 +43,17 @@ def scan_ul1(
     tiles = -(-n // tile)
 
     def cube(c: Kernel) -> Iterator[isa.Instruction]:
-        a1, u1, c1 = (c.l1((s, s), isa.F16) for _ in range(3))
-        start1 = c.l1((s, s), isa.F16)  # L and J pass through here
-        a0, l0 = c.l0a((s, s), isa.F16), c.l0a((s, s), isa.F16)
-        j0, b0 = c.l0b((s, s), isa.F16), c.l0b((s, s), isa.F16)
-        acc = c.l0c((s, s), isa.F32)
-        loaded, a1_free = c.flag(Pipe.MTE2, Pipe.MTE1), c.flag(Pipe.MTE1, Pipe.MTE2)
-        ready, free = c.flag(Pipe.MTE1, Pipe.M), c.flag(Pipe.M, Pipe.MTE1)
-        b0_ready, b0_free = c.flag(Pipe.MTE1, Pipe.M), c.flag(Pipe.M, Pipe.MTE1)
-        done, acc_free = c.flag(Pipe.M, Pipe.FIX), c.flag(Pipe.FIX, Pipe.M)
-        c1_ready, c1_free = c.flag(Pipe.FIX, Pipe.MTE1), c.flag(Pipe.MTE1, Pipe.FIX)
-
-        yield isa.nd_to_nz(u1, upper, s, s)
-        yield isa.nd_to_nz(start1, strict, s, s)
-        yield loaded.set
-        yield loaded.wait
-        yield isa.load_a(l0, start1, s, s)
-        yield a1_free.set
-        yield a1_free.wait
-        yield isa.Fill(dst=start1, value=1.0, block_num=start1.nbytes // 32)
-        yield loaded.set
-        yield loaded.wait
-        yield isa.load_b(j0, start1, s, s, transpose=False)
-        for event in (a1_free, free, b0_free, acc_free, c1_free):
-            yield event.set
-
-        def load(t: int) -> Iterator[isa.Instruction]:
-            yield a1_free.wait
-            yield from load_tile(a1, x.flat(t * tile, min(tile, n - t * tile)), s)
-            yield loaded.set
-
-        yield from load(0)
+        blocks = BlockScan(c, s)
+        yield from blocks.start(upper, strict)
+        yield from blocks.load(x.flat(0, min(tile, n)))
         for t in range(tiles):
-            yield loaded.wait
-            yield free.wait
-            yield isa.load_a(a0, a1, s, s)
-            yield a1_free.set
-            yield ready.set
-
-            yield ready.wait
-            yield acc_free.wait
-            yield isa.mmad(acc, a0, j0, s, s, s, init=True)  # every column holds the row sums
-            yield done.set
-
-            yield done.wait
-            yield c1_free.wait
-            yield isa.store_nz(c1, acc, s, s)
-            yield acc_free.set
-            yield c1_ready.set
-
-            yield b0_free.wait
-            yield isa.load_b(b0, u1, s, s)
-            yield b0_ready.set
-            yield b0_ready.wait
-            yield acc_free.wait
-            yield isa.mmad(acc, a0, b0, s, s, s, init=True)
-            yield free.set
-            yield b0_free.set
-
-            yield b0_free.wait
-            yield c1_ready.wait
-            yield isa.load_b(b0, c1, s, s)
-            yield c1_free.set
-            yield b0_ready.set
-            yield b0_ready.wait
-            if (s // 16) ** 2 < c.chip.cube.interlock_fractals:
-                yield isa.PipeBarrier(on=Pipe.M)
-            yield isa.mmad(acc, l0, b0, s, s, s)
-            yield b0_free.set
-            yield done.set
-
-            yield done.wait
-            yield from store_tile(y.flat(t * tile, min(tile, n - t * tile)), acc, s)
-            yield acc_free.set
+            yield from blocks.tile(y.flat(t * tile, min(tile, n - t * tile)))
             if t + 1 < tiles:  # before the scalar unit stops at the flag
-                yield from load(t + 1)
+                at = (t + 1) * tile
+                yield from blocks.load(x.flat(at, min(tile, n - at)))
             yield isa.CrossCoreSetFlag(group=isa.Group.CUBE_VECTOR, on=Pipe.FIX, id=READY)
             yield isa.CrossCoreWaitFlag(group=isa.Group.CUBE_VECTOR, id=TAKEN)
-        for event in (a1_free, free, b0_free, acc_free, c1_free):
-            yield event.wait
+        yield from blocks.stop()
 
     def vector(c: Kernel) -> Iterator[isa.Instruction]:
         taken = isa.CrossCoreSetFlag(group=isa.Group.CUBE_VECTOR, on=Pipe.MTE3, id=TAKEN)

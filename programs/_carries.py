@@ -1,0 +1,180 @@
+"""What vector cores do in the scan programs: sum pieces, and add carries row by row or tile by tile.
+
+All that a piece needs between its load and its store is a list of instructions that is made once for every
+buffer: pieces differ in their addresses in global memory only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import cache
+
+from npusim import Kernel, Pipe, Reg, isa
+from npusim.isa.vector.forms import reduce_sum
+
+CARRY, TOTAL, PART = Reg(0), Reg(1), Reg(2)
+"""Registers: the sum before what comes next, the sum of a core's own pieces, and the last value read."""
+
+COUNTING = isa.State(counter_mode=True, mask=0)
+"""State for forms whose mask must be set, whatever it was."""
+
+Steps = Iterator[isa.Instruction]
+
+
+def carry_row(row: isa.Tile, count: int, counted: object) -> list[isa.Instruction]:
+    """Add the carry to a row and read its last entry back as the next carry; the mask counts the row."""
+    add = isa.contiguous(
+        isa.Adds, count=count, state=isa.State(counter_mode=True, mask=count), dst=row, src=row, scalar=CARRY
+    )
+    last = isa.GetValue(reg=CARRY.index, src=row.flat(count - 1, 1))
+    return [*add, counted.set, counted.wait, last]
+
+
+def add_to(total: Reg, value: Reg, dtype: isa.DType) -> isa.Instruction:
+    """Add one register to another."""
+    return isa.ScalarAlu(op=isa.ScalarOp.ADD, reg=total.index, a=total, b=value, dtype=dtype)
+
+
+class Pieces:
+    """Buffers of one vector core through which pieces of up to `size` sums pass: loaded into one, computed in
+    another, stored from there. Two of each let a load and a store run beside the computation.
+
+    Between `start` and `stop` the core is in counter mode. A body is what happens between load and store.
+    """
+
+    def __init__(self, c: Kernel, size: int, dtype: isa.DType, buffers: int) -> None:
+        self.dtype = dtype
+        self.sources = [c.ub(size, dtype) for _ in range(buffers)]
+        self.sums = [c.ub(size, dtype) for _ in range(buffers)]
+        self.work = c.ub(max(8, size // 64), isa.F32)
+        self.one = c.ub(8, dtype)
+        self.counted, self._read = c.flag(Pipe.V, Pipe.S), c.flag(Pipe.S, Pipe.V)
+        self._loaded = [c.flag(Pipe.MTE2, Pipe.V) for _ in range(buffers)]
+        self._free = [c.flag(Pipe.V, Pipe.MTE2) for _ in range(buffers)]
+        self._summed = [c.flag(Pipe.V, Pipe.MTE3) for _ in range(buffers)]
+        self._stored = [c.flag(Pipe.MTE3, Pipe.V) for _ in range(buffers)]
+        self._loads = 0
+        # on one core few lengths occur: whole pieces, and one that is not
+        self.add_to_rows, self.add_to_tile = cache(self._add_to_rows), cache(self._add_to_tile)
+        self.sum_up = cache(self._sum_up)
+
+    def start(self) -> Steps:
+        """Enter counter mode and give all buffers free."""
+        yield isa.SetMaskCount()
+        for event in (*self._free, *self._stored, self._read):
+            yield event.set
+
+    def stop(self) -> Steps:
+        """Wait for what is still under way."""
+        for event in (*self._free, *self._stored, self._read):
+            yield event.wait
+
+    def load(self, x: isa.Tile) -> Iterator[isa.Instruction]:
+        """Load elements, and return the number of the buffer that holds them."""
+        slot = self._loads % len(self.sources)
+        self._loads += 1
+        yield self._free[slot].wait
+        yield isa.copy_in(self.sources[slot].as_type(x.dtype).flat(0, x.size), x)
+        yield self._loaded[slot].set
+        return slot
+
+    def store(self, slot: int, y: isa.Tile) -> Steps:
+        """Store the first sums of a buffer, as many as `y` has room for."""
+        yield self._summed[slot].wait
+        if y.size:
+            yield isa.copy_out(y, self.sums[slot].flat(0, y.size))
+        yield self._stored[slot].set
+
+    def _copy(self, slot: int, count: int) -> list[isa.Instruction]:
+        """Return what moves a loaded piece to where it is computed and stored."""
+        source, sums = self.sources[slot], self.sums[slot]
+        return [
+            self._loaded[slot].wait,
+            self._stored[slot].wait,
+            self._read.wait,
+            *isa.contiguous(isa.Copy, count=count, state=COUNTING, dst=sums, src=source),
+            self._free[slot].set,
+            isa.PipeBarrier(on=Pipe.V),
+        ]
+
+    def _add_to_rows(self, slot: int, count: int, s: int) -> Sequence[isa.Instruction]:
+        """Return the body that adds the carry to each row of s, and makes its last entry the next carry.
+
+        The read-back stops the scalar unit, which issues everything else, so no load is issued meanwhile.
+        """
+        sums = self.sums[slot]
+        body = [*self._copy(slot, count), isa.SetVectorMask(mask=s)]
+        rows, rest = divmod(count, s)
+        for row in range(rows):
+            body += carry_row(sums.flat(row * s, s), s, self.counted)
+        if rest:
+            body.append(isa.SetVectorMask(mask=rest))
+            body += carry_row(sums.flat(rows * s, rest), rest, self.counted)
+        return (*body, self._read.set, self._summed[slot].set)
+
+    def _add_to_tile(self, slot: int, count: int, last: bool) -> Sequence[isa.Instruction]:
+        """Return the body that adds the carry to a piece of a tile; behind the last piece of a tile its last
+        entry becomes the next carry.
+        """
+        sums = self.sums[slot]
+        add = isa.contiguous(isa.Adds, count=count, state=COUNTING, dst=sums, src=sums, scalar=CARRY)
+        body = [*self._copy(slot, count), *add]
+        if last:
+            body += [self.counted.set, self.counted.wait]
+            body.append(isa.GetValue(reg=CARRY.index, src=sums.flat(count - 1, 1)))
+        return (*body, self._read.set, self._summed[slot].set)
+
+    def _sum_up(self, slot: int, count: int, x: isa.DType) -> Sequence[isa.Instruction]:
+        """Return the body that adds the sum of a loaded piece to `TOTAL`; nothing is stored.
+
+        Halves are widened and summed by trees; bytes go to int32 by way of halves, and halves of the piece
+        are added until one block is left, whose eight entries the scalar unit adds.
+        """
+        source, sums = self.sources[slot], self.sums[slot]
+        given = source.as_type(x)
+        body: list[isa.Instruction] = [self._loaded[slot].wait, self._read.wait]
+        barrier = isa.PipeBarrier(on=Pipe.V)
+        if x is isa.F16:
+            body += isa.contiguous(isa.Cast, count=count, state=COUNTING, dst=sums, src=given)
+            body += [self._free[slot].set, barrier]
+            body += reduce_sum(self.one, sums, self.work, count=count, state=COUNTING)
+            entries = 1
+        else:
+            halves = sums.as_type(isa.F16)
+            body += isa.contiguous(isa.Cast, count=count, state=COUNTING, dst=halves, src=given)
+            body.append(barrier)
+            body += isa.contiguous(
+                isa.Cast,
+                count=count,
+                state=isa.State(counter_mode=True, mask=count),
+                dst=source,
+                src=halves,
+                mode=isa.RoundMode.RINT,
+            )
+            entries = 8
+            while count > 2 * entries:
+                count //= 2
+                body.append(barrier)
+                body += isa.contiguous(
+                    isa.Add,
+                    count=count,
+                    state=COUNTING,
+                    dst=source,
+                    src0=source,
+                    src1=source.flat(count, count),
+                )
+            body.append(barrier)
+            body += isa.contiguous(
+                isa.Add,
+                count=entries,
+                state=COUNTING,
+                dst=self.one,
+                src0=source,
+                src1=source.flat(entries, entries),
+            )
+            body.append(self._free[slot].set)
+        body += [self.counted.set, self.counted.wait]
+        for entry in range(entries):
+            body.append(isa.GetValue(reg=PART.index, src=self.one.flat(entry, 1)))
+            body.append(add_to(TOTAL, PART, self.dtype))
+        return (*body, self._read.set)
