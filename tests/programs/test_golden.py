@@ -19,6 +19,10 @@ RUNS = {
     "mmad_repeat": ("toy", {"count": 4, "m": 32, "k_": 32, "n": 64}),
     "load_repeat": ("toy", {"count": 7, "nbytes": 2048}),
     "add_repeat": ("ascend-910b4", {"count": 5, "repeat": 8, "place": "sources"}),
+    "path_repeat": ("toy", {"count": 3, "nbytes": 2048}),
+    "cube_repeat": ("toy", {"count": 3, "blocks": 4}),
+    "bus_share": ("toy", {"count": 5, "nbytes": 2048}),
+    "launch_empty": ("toy", {}),
 }
 
 
