@@ -9,6 +9,7 @@ from npusim.program.kernel import Kernel
 from npusim.program.program import Builder, Expected, program
 from npusim.report.model import Report
 from npusim.report.simulate import simulate
+from npusim.validation.validate import Validation, validate
 
 __version__ = "0.1.0"
 
@@ -25,8 +26,10 @@ __all__ = [
     "Report",
     "Space",
     "Tile",
+    "Validation",
     "isa",
     "load_chip",
     "program",
     "simulate",
+    "validate",
 ]

@@ -99,8 +99,16 @@ def load(chip: str, overrides: Sequence[str] = ()) -> Chip:
 
     Raises `ConfigError` where there is no such chip, or an override cannot be used.
     """
-    _pairs(overrides, "--set", "PATH=VALUE")
+    check_overrides(overrides)
     return load_chip(chip, overrides=overrides)
+
+
+def check_overrides(overrides: Sequence[str]) -> None:
+    """Check the form of overrides.
+
+    Raises `ConfigError` where one is no `PATH=VALUE`, or a path is given twice.
+    """
+    _pairs(overrides, "--set", "PATH=VALUE")
 
 
 def _pairs(items: Sequence[str], option: str, form: str) -> dict[str, str]:
