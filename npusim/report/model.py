@@ -6,6 +6,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr
 
+from npusim.config.chip import Chip
 from npusim.isa.instruction import Array
 from npusim.machine.timing.engine import LaunchTiming
 
@@ -150,6 +151,7 @@ class Report(Part):
 
     _outputs: dict[str, Array] = PrivateAttr(default_factory=dict)
     _timings: list[LaunchTiming] = PrivateAttr(default_factory=list)
+    _chip: Chip | None = PrivateAttr(default=None)
 
     @property
     def outputs(self) -> dict[str, Array]:
@@ -160,6 +162,11 @@ class Report(Part):
     def timings(self) -> list[LaunchTiming]:
         """Clocks, spans and streams of every launch, for traces and plots. Not part of the JSON."""
         return self._timings
+
+    @property
+    def chip_used(self) -> Chip | None:
+        """The chip with all its numbers; None in a report that was read back. Not part of the JSON."""
+        return self._chip
 
     def to_json(self) -> str:
         """Return the report as JSON; the same run gives the same bytes."""

@@ -137,6 +137,7 @@ def run(
     report = _report(program, chip, timings, bounds, identity, checked)
     report._outputs.update(outputs)
     report._timings.extend(timings)
+    report._chip = chip
     return report
 
 
