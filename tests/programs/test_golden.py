@@ -23,6 +23,11 @@ RUNS = {
     "cube_repeat": ("toy", {"count": 3, "blocks": 4}),
     "bus_share": ("toy", {"count": 5, "nbytes": 2048}),
     "launch_empty": ("toy", {}),
+    "copy": ("toy", {"n": 3000, "piece": 512}),
+    "cast": ("toy", {"n": 3000, "piece": 512}),
+    "add": ("toy", {"n": 3000, "piece": 512}),
+    "same_address": ("toy", {"m": 40, "n": 40, "tile_m": 16, "tile_n": 32}),
+    "read_tiles": ("toy", {"m": 40, "n": 40, "tile_m": 8, "tile_n": 32, "to": "l1"}),
 }
 
 
