@@ -46,6 +46,10 @@ class Blocking:
     step_b: int
     dtype: isa.DType
     b_order: BOrder
+    whole: bool = False
+    """Whether products fill whole fractals of L0C, which the way through the vector unit reads."""
+    together: bool = False
+    """Whether packets of both operands, of equal steps, share their flags."""
 
     @property
     def rows(self) -> int:
@@ -84,9 +88,13 @@ class Blocking:
         """Elements along k of `count` base blocks from one on."""
         return min(self.k - step * self.bk, count * self.bk)
 
+    def product_height(self, height: int) -> int:
+        """Rows that the product of a tile computes."""
+        return align_up(height, _COLUMN) if self.whole else height
+
     def product_width(self, width: int) -> int:
         """Columns that the product of a tile computes: whole squares where squares are turned."""
-        return align_up(width, self.squares) if self.squares else width
+        return align_up(width, self.squares or (_COLUMN if self.whole else 1))
 
     def check(self, chip: Chip, l1_buffers: int, l0_buffers: int) -> None:
         """Raise `ConfigError` where base blocks are no whole fractals or do not fit the chip."""

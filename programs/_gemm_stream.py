@@ -61,7 +61,14 @@ class _Chunk(NamedTuple):
 
 
 def product_stream(
-    c: Kernel, cut: Blocking, a: isa.Tile, b: isa.Tile, tiles: Sequence[TileAt], l1: int, l0: int, drain: Drain
+    c: Kernel,
+    cut: Blocking,
+    a: isa.Tile,
+    b: isa.Tile,
+    tiles: Sequence[TileAt],
+    l1: int,
+    l0: int,
+    drain: Drain,
 ) -> Steps:
     """Yield the products of the tiles of one core, with `l1` and `l0` buffers of each operand.
 
@@ -80,12 +87,16 @@ def product_stream(
         step = 0
         while step < cut.steps:
             place_a, place_b = step % cut.step_a, step % cut.step_b
-            for slot, (tile, packet) in right.due(number * packets_b + step // cut.step_b):
+            # the right operand first: its packets are the shorter ones, so it is wanted sooner
+            beside = iter(right.due(number * packets_b + step // cut.step_b))
+            for slot, (tile, packet) in () if cut.together else beside:
                 yield slot.free.wait
                 yield from load_right(cut, slot.tile, b, tile, packet)
                 yield slot.full.set
             for slot, (tile, packet) in left.due(number * packets_a + step // cut.step_a):
                 yield slot.free.wait
+                if cut.together:
+                    yield from load_right(cut, next(beside)[0].tile, b, tile, packet)
                 yield from load_left(cut, slot.tile, a, tile, packet)
                 yield slot.full.set
             count = min(cut.step_a - place_a, cut.step_b - place_b, cut.steps - step)
@@ -139,14 +150,14 @@ class _Core:
     def __init__(self, c: Kernel, cut: Blocking, l1: int, l0: int, out: Pipe) -> None:
         self._cut = cut
         self._interlock = c.chip.cube.interlock_fractals
-        shapes = {
-            "left": (cut.bm, cut.bk * cut.step_a),
-            "right": (cut.bn, cut.bk * cut.step_b),
-        }
-        self.left, self.right = (
-            [_slot(c, c.l1(shape, cut.dtype), Pipe.MTE2, Pipe.MTE1) for _ in range(l1)]
-            for shape in shapes.values()
-        )
+        self.left = [
+            _slot(c, c.l1((cut.bm, cut.bk * cut.step_a), cut.dtype), Pipe.MTE2, Pipe.MTE1) for _ in range(l1)
+        ]
+        self.right = []
+        for left in self.left:
+            tile = c.l1((cut.bn, cut.bk * cut.step_b), cut.dtype)
+            shared = _Slot(tile, left.full, left.free)
+            self.right.append(shared if cut.together else _slot(c, tile, Pipe.MTE2, Pipe.MTE1))
         self._l0 = [
             (c.l0a((cut.bm, cut.bk), cut.dtype), c.l0b((cut.bn, cut.bk), cut.dtype)) for _ in range(l0)
         ]
@@ -157,7 +168,7 @@ class _Core:
         self.acc = [_slot(c, c.l0c((cut.bm, cut.bn), sums), Pipe.M, out) for _ in range(1 + twice)]
 
     def _all_free(self) -> list[Event]:
-        slots = [*self.left, *self.right, *self.acc]
+        slots = [*self.left, *([] if self._cut.together else self.right), *self.acc]
         return [*(s.free for s in slots), *self._l0_free]
 
     def free(self) -> Steps:
@@ -178,10 +189,10 @@ class _Core:
         )
         if chunk.place_a == 0:
             yield left.full.wait
-        if chunk.place_b == 0:
+        if chunk.place_b == 0 and not cut.together:
             yield right.full.wait
-        wide = cut.product_width(chunk.width)
-        small = ceil_div(chunk.height, 16) * ceil_div(wide, 16) < self._interlock
+        high, wide = cut.product_height(chunk.height), cut.product_width(chunk.width)
+        small = ceil_div(high, 16) * ceil_div(wide, 16) < self._interlock
         for i in range(chunk.count):
             at = (chunk.parity + i) % len(self._l0)
             a0, b0 = self._l0[at]
@@ -192,14 +203,14 @@ class _Core:
             yield from feed_right(cut, b0, right.tile, chunk.place_b + i, depth, chunk.width)
             if ends and chunk.ends_a:
                 yield left.free.set
-            if ends and chunk.ends_b:
+            if ends and chunk.ends_b and not cut.together:
                 yield right.free.set
             yield self._l0_full[at].set
             yield self._l0_full[at].wait
             first = chunk.first and i == 0
             if first:
                 yield acc.free.wait
-            yield isa.mmad(acc.tile, a0, b0, chunk.height, depth, wide, init=first)
+            yield isa.mmad(acc.tile, a0, b0, high, depth, wide, init=first)
             if small:
                 yield isa.PipeBarrier(on=Pipe.M)
             yield self._l0_free[at].set
@@ -251,9 +262,7 @@ class VectorDrain:
         self._c, self._cut, self._y, self._relu = c, cut, y, relu
         room = c.chip.capacity_bytes("ub") // 2 // (cut.bm * y.dtype.size)
         self._wide = min(align_up(cut.bn, 16), room // 16 * 16)
-        self._pieces = [
-            _slot(c, c.ub((self._wide, cut.bm), y.dtype), Pipe.V, Pipe.MTE3) for _ in range(2)
-        ]
+        self._pieces = [_slot(c, c.ub((self._wide, cut.bm), y.dtype), Pipe.V, Pipe.MTE3) for _ in range(2)]
         self._next = 0
 
     def begin(self) -> Steps:
@@ -263,12 +272,12 @@ class VectorDrain:
     def store(self, at: TileAt, acc: isa.Tile, done: Event, free: Event) -> Steps:
         """Yield the way of a tile: to UB, the vector's work, to global memory."""
         cut = self._cut
-        width, rows = cut.product_width(cut.width(at)), align_up(cut.height(at), 16)
+        width, rows = cut.product_width(cut.width(at)), cut.product_height(cut.height(at))
         yield done.wait
         for first in range(0, width, self._wide):
             piece = self._pieces[self._next]
             self._next = 1 - self._next
-            columns = align_up(min(self._wide, width - first), 16)
+            columns = min(self._wide, width - first)
             yield piece.free.wait
             yield isa.DataCopyEnhanced(
                 dst=piece.tile, src=acc.offset(first * rows * 4), block_len=columns // 16 * rows // 16
@@ -287,7 +296,7 @@ class VectorDrain:
         """Yield the stores of a piece: whole fractals at once, and the columns of a part of one."""
         cut, size = self._cut, self._y.dtype.size
         height = cut.height(at)
-        rows = align_up(height, 16)
+        rows = cut.product_height(height)
         dst = self._y.offset((at.row * cut.bm * cut.n + at.column * cut.bn + first) * size)
         whole = columns // 16 * 16 if cut.n <= 65535 else 0
         if whole:

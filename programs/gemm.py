@@ -60,7 +60,8 @@ def gemm(
     `grid_m`, `band` and `rounds` share the tiles of the result out: see `schedule` in _gemm.py. `cores=0`
     takes all. The defaults are the fastest of the vendor's sample for large float16 products.
 
-    On coupled chips the results leave through the vector unit. NaN reads as zero and infinities as the
+    On coupled chips the results leave through the vector unit; where they have too few flags, packets of both
+    operands come together, in the longer of the steps. NaN reads as zero and infinities as the
     largest finite number, since the cube saturates.
     """
     chip = build.chip
@@ -70,6 +71,10 @@ def gemm(
     result = kinds[0] if out == "auto" else out
     if result not in kinds:
         raise ConfigError(f"gemm: {dtype} does not become {out} on {chip.name}; it becomes {' '.join(kinds)}")
+    # the 910A has three flags for the four packets of two buffers
+    together = chip.flags.ids - 1 < 2 * l1_buffers
+    if together:
+        step_a = step_b = max(step_a, step_b)
     cut = Blocking(
         m=m,
         n=n,
@@ -81,6 +86,8 @@ def gemm(
         step_b=step_b,
         dtype=element_type(dtype),
         b_order=b_order,
+        whole=chip.coupled,
+        together=together,
     )
     cut.check(chip, l1_buffers, l0_buffers)
     if cores > chip.cores.cube:
