@@ -85,13 +85,15 @@ class Pieces:
             yield isa.copy_out(y, self.sums[slot].flat(0, y.size))
         yield self._stored[slot].set
 
-    def _copy(self, slot: int, count: int) -> list[isa.Instruction]:
-        """Return what moves a loaded piece to where it is computed and stored."""
+    def _copy(self, slot: int, count: int, read_back: bool) -> list[isa.Instruction]:
+        """Return what moves a loaded piece to where it is computed and stored. Where sums are read back, it
+        waits for the read-back before.
+        """
         source, sums = self.sources[slot], self.sums[slot]
         return [
             self._loaded[slot].wait,
             self._stored[slot].wait,
-            self._read.wait,
+            *([self._read.wait] if read_back else []),
             *isa.contiguous(isa.Copy, count=count, state=COUNTING, dst=sums, src=source),
             self._free[slot].set,
             isa.PipeBarrier(on=Pipe.V),
@@ -103,7 +105,7 @@ class Pieces:
         The read-back stops the scalar unit, which issues everything else, so no load is issued meanwhile.
         """
         sums = self.sums[slot]
-        body = [*self._copy(slot, count), isa.SetVectorMask(mask=s)]
+        body = [*self._copy(slot, count, True), isa.SetVectorMask(mask=s)]
         rows, rest = divmod(count, s)
         for row in range(rows):
             body += carry_row(sums.flat(row * s, s), s, self.counted)
@@ -118,11 +120,11 @@ class Pieces:
         """
         sums = self.sums[slot]
         add = isa.contiguous(isa.Adds, count=count, state=COUNTING, dst=sums, src=sums, scalar=CARRY)
-        body = [*self._copy(slot, count), *add]
+        body = [*self._copy(slot, count, last), *add]
         if last:
             body += [self.counted.set, self.counted.wait]
-            body.append(isa.GetValue(reg=CARRY.index, src=sums.flat(count - 1, 1)))
-        return (*body, self._read.set, self._summed[slot].set)
+            body += [isa.GetValue(reg=CARRY.index, src=sums.flat(count - 1, 1)), self._read.set]
+        return (*body, self._summed[slot].set)
 
     def _sum_up(self, slot: int, count: int, x: isa.DType) -> Sequence[isa.Instruction]:
         """Return the body that adds the sum of a loaded piece to `TOTAL`; nothing is stored.

@@ -16,8 +16,9 @@ Steps = Iterator[isa.Instruction]
 class RowScan:
     """Prefix sums of rows of s on one cube core: tiles of s x s times the upper triangular matrix of ones."""
 
-    def __init__(self, c: Kernel, s: int, x: isa.DType, y: isa.DType) -> None:
-        self._s = s
+    def __init__(self, c: Kernel, s: int, lower: isa.Tile, y: isa.DType) -> None:
+        x = lower.dtype
+        self._s, self._lower = s, lower
         self._a1, self._u1 = c.l1((s, s), x), c.l1((s, s), x)
         a0, self._u0 = c.l0a((s, s), x), c.l0b((s, s), x)
         self._acc = c.l0c((s, s), y)
@@ -40,12 +41,12 @@ class RowScan:
             done.wait,
         )
 
-    def start(self, lower: isa.Tile) -> Steps:
+    def start(self) -> Steps:
         """Load the matrix, which lies transposed in global memory: so the plain load already gives the layout
         of a right operand.
         """
         s = self._s
-        yield isa.nd_to_nz(self._u1, lower, s, s)
+        yield isa.nd_to_nz(self._u1, self._lower, s, s)
         yield self._loaded.set
         yield self._loaded.wait
         yield isa.load_b(self._u0, self._u1, s, s, transpose=False)
@@ -72,8 +73,8 @@ class BlockScan:
     triangular, L strictly lower triangular and J all ones; the row sums A J pass through L1 as float16.
     """
 
-    def __init__(self, c: Kernel, s: int) -> None:
-        self._s = s
+    def __init__(self, c: Kernel, s: int, upper: isa.Tile, strict: isa.Tile) -> None:
+        self._s, self._upper, self._strict = s, upper, strict
         self._a1, self._u1, c1 = (c.l1((s, s), isa.F16) for _ in range(3))
         self._start1 = c.l1((s, s), isa.F16)  # L and J pass through here
         a0, self._l0 = c.l0a((s, s), isa.F16), c.l0a((s, s), isa.F16)
@@ -122,11 +123,11 @@ class BlockScan:
             done.wait,
         )
 
-    def start(self, upper: isa.Tile, strict: isa.Tile) -> Steps:
+    def start(self) -> Steps:
         """Load U and L from global memory, and make J."""
         s, a1_free = self._s, self._free[0]
-        yield isa.nd_to_nz(self._u1, upper, s, s)
-        yield isa.nd_to_nz(self._start1, strict, s, s)
+        yield isa.nd_to_nz(self._u1, self._upper, s, s)
+        yield isa.nd_to_nz(self._start1, self._strict, s, s)
         yield self._loaded.set
         yield self._loaded.wait
         yield isa.load_a(self._l0, self._start1, s, s)
@@ -145,7 +146,12 @@ class BlockScan:
         yield from load_tile(self._a1, x, self._s)
         yield self._loaded.set
 
-    def tile(self, y: isa.Tile) -> Steps:
+    def tile(self, x: isa.Tile, y: isa.Tile) -> Steps:
+        """Sum up to s x s elements of `x` into `y`."""
+        yield from self.load(x)
+        yield from self.finish(y)
+
+    def finish(self, y: isa.Tile) -> Steps:
         """Sum the tile that was loaded into `y`."""
         yield from self._products
         yield from store_tile(y, self._acc, self._s)

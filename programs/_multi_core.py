@@ -44,6 +44,16 @@ def l2_elements(chip: Chip, nbytes: int) -> int:
     return align_up(chip.l2.size_mib * 1024 * 1024 // nbytes, 256)
 
 
+def first_carry(y: isa.Tile, before: int | None) -> Steps:
+    """Start from zero, or from the sum that element `before` of `y` has, which other cores stored."""
+    if before is None:
+        yield isa.ScalarAlu(op=isa.ScalarOp.MOV, reg=CARRY.index, a=0, dtype=y.dtype)
+        return
+    last = y.flat(before, 1)
+    yield isa.DataCacheCleanAndInvalid(at=last)
+    yield isa.GetValue(reg=CARRY.index, src=last)
+
+
 class Exchange:
     """The sums of all vector cores in global memory, as one vector core sees them."""
 

@@ -9,6 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from npusim import Expected
+
 ACCUMULATOR = {"float16": "float32", "float32": "float32", "int8": "int32"}
 """Type of the sums by type of the elements."""
 
@@ -22,11 +24,13 @@ def sizes(inputs: Mapping[str, np.ndarray]) -> dict[str, object]:
 
 
 def elements(dtype: str, n: int) -> Any:
-    """Return a maker of inputs: all of int8, or numbers from -1 to 1 that keep long sums of floats short."""
+    """Return a maker of inputs: all of a byte, or numbers from -1 to 1 that keep long sums of floats
+    short.
+    """
 
     def make(generator: np.random.Generator) -> np.ndarray:
-        if dtype == "int8":
-            return generator.integers(-128, 128, n, dtype=np.int8)
+        if dtype.startswith("int"):
+            return generator.integers(-128, 128, n, dtype=dtype)
         return generator.uniform(-1.0, 1.0, n).astype(dtype)
 
     return make
@@ -65,6 +69,21 @@ def chain_bound(x: np.ndarray, y: np.ndarray, s: int, tile: int) -> np.ndarray:
     if np.isfinite(x).all():
         return bound  # behind a sum that float32 cannot hold nothing is compared
     return np.where(np.isfinite(bound), bound, 0.0)  # what is infinite or NaN must be exactly that
+
+
+def row_rounding(x: np.ndarray, s: int) -> np.ndarray:
+    """Return what rounding the sum of each row of s to float16 can change, at the row's first element: half a
+    unit, and all that is lost above 65504, where row sums saturate.
+
+    Sum it up for the error of all elements behind, which is what scans of whole tiles lose.
+    """
+    rows = -(-x.size // s)
+    padded = np.zeros(rows * s)
+    padded[: x.size] = x
+    row_sums = np.abs(padded.reshape(rows, s).sum(axis=1))
+    lost = np.zeros(x.size)
+    lost[::s] = np.maximum(row_sums * 2.0**-11, 2.0**-25) + np.maximum(row_sums - 65504.0, 0.0)
+    return lost
 
 
 # ---- scans that several cores share ------------------------------------------------------------------------
@@ -132,3 +151,24 @@ def multi_core_sums(
             if np.isfinite(base):
                 lost += UNIT * abs(base)
     return value, bound
+
+
+def completed_sums(x: np.ndarray, r: np.ndarray, spans: Iterable[tuple[int, int]], width: int) -> Expected:
+    """Return what adding carries to sums inside rows of `width` gives: `spans` are the elements of each core,
+    which starts from the sum of the entries of `r` before its own.
+    """
+    kind = np.int64 if x.dtype.kind in "iu" else np.float64
+    value, bound = np.zeros(x.size, kind), np.zeros(x.size, np.float32)
+    starts = np.concatenate([[0], np.cumsum(r, dtype=kind)])
+    lost = UNIT * np.concatenate([[0.0], np.cumsum(np.abs(starts[1:]))])
+    for core, (start, stop) in enumerate(spans):
+        own = x[start:stop].astype(kind)
+        ends = own[width - 1 :: width]
+        before = starts[core] + np.concatenate([[0], np.cumsum(ends)])[: -(-own.size // width)]
+        value[start:stop] = own + np.repeat(before, width)[: own.size]
+        last = np.cumsum(np.abs(before))  # each carry was rounded once, and so is each sum
+        error = lost[core] + UNIT * (np.repeat(last, width)[: own.size] + np.abs(value[start:stop]))
+        bound[start:stop] = np.where(np.isfinite(error), 1.01 * error + 1e-37, 0.0)
+    if x.dtype == np.int32:
+        return Expected(value.astype(np.int32))
+    return Expected(value, bound)

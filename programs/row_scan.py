@@ -44,8 +44,8 @@ def row_scan(
     blocks = min(cores or k.chip.cores.cube, tiles)
 
     def cube(c: Kernel) -> Iterator[isa.Instruction]:
-        rows = RowScan(c, s, x.dtype, y.dtype)
-        yield from rows.start(lower)
+        rows = RowScan(c, s, lower, y.dtype)
+        yield from rows.start()
         for t in span(c.block, ceil_div(tiles, blocks), tiles):
             at, count = t * tile, min(tile, n - t * tile)
             yield from rows.tile(x.flat(at, count), y.flat(at, count))

@@ -41,8 +41,8 @@ def scan_u(
     tiles = -(-n // tile)
 
     def cube(c: Kernel) -> Iterator[isa.Instruction]:
-        rows = RowScan(c, s, x.dtype, y.dtype)
-        yield from rows.start(lower)
+        rows = RowScan(c, s, lower, y.dtype)
+        yield from rows.start()
         for t in range(tiles):
             at, count = t * tile, min(tile, n - t * tile)
             yield from rows.tile(x.flat(at, count), y.flat(at, count))

@@ -14,7 +14,7 @@ from npusim import Builder, Expected, Kernel, Pipe, isa, program
 
 from ._carries import CARRY
 from ._cube_scan import BlockScan
-from ._prefix_sum import chain_bound, elements, exact_sums, saturated, sizes
+from ._prefix_sum import chain_bound, elements, exact_sums, row_rounding, saturated, sizes
 from .scan_u import READY, TAKEN
 
 
@@ -43,11 +43,11 @@ def scan_ul1(
     tiles = -(-n // tile)
 
     def cube(c: Kernel) -> Iterator[isa.Instruction]:
-        blocks = BlockScan(c, s)
-        yield from blocks.start(upper, strict)
+        blocks = BlockScan(c, s, upper, strict)
+        yield from blocks.start()
         yield from blocks.load(x.flat(0, min(tile, n)))
         for t in range(tiles):
-            yield from blocks.tile(y.flat(t * tile, min(tile, n - t * tile)))
+            yield from blocks.finish(y.flat(t * tile, min(tile, n - t * tile)))
             if t + 1 < tiles:  # before the scalar unit stops at the flag
                 at = (t + 1) * tile
                 yield from blocks.load(x.flat(at, min(tile, n - at)))
@@ -99,22 +99,7 @@ def scan_ul1(
     def expected(inputs: Mapping[str, np.ndarray]) -> dict[str, Expected]:
         given = saturated(inputs["x"])
         sums = exact_sums(given)
-        return {"y": Expected(sums, chain_bound(given, sums, s, tile) + half_row_bound(given, s))}
-
-
-def half_row_bound(x: np.ndarray, s: int) -> np.ndarray:
-    """Return what rounding row sums to float16 can change: half a unit each, summed over all rows before an
-    element.
-
-    Row sums above 65504 saturate; the bound then contains all that is lost.
-    """
-    rows = -(-x.size // s)
-    padded = np.zeros(rows * s)
-    padded[: x.size] = x
-    row_sums = np.abs(padded.reshape(rows, s).sum(axis=1))
-    half = np.maximum(row_sums * 2.0**-11, 2.0**-25) + np.maximum(row_sums - 65504.0, 0.0)
-    before = np.concatenate([[0.0], np.cumsum(half)])
-    return np.repeat(before[1:], s)[: x.size]
+        return {"y": Expected(sums, chain_bound(given, sums, s, tile) + np.cumsum(row_rounding(given, s)))}
 
 
 scan_ul1.from_inputs(sizes)
