@@ -42,17 +42,19 @@ class _Chunk(NamedTuple):
     """Base blocks that need no new packet: all that their instructions depend on."""
 
     left: int
-    """Slot in L1, and position in the packet."""
+    """Slot in L1 of the packet, and the position of the first base block in it; the same for the right."""
     place_a: int
     right: int
     place_b: int
     parity: int
-    """Slot in L0 of the first."""
+    """Slot in L0 of the first base block."""
     acc: int
+    """Slot in L0C."""
     count: int
     last_depth: int
+    """Elements along k of the last base block; the others are whole."""
     first: bool
-    """Whether it starts the tile, whether it ends it, and whether it ends the packets."""
+    """Whether it starts the tile; then whether it ends the tile, and the packets."""
     last: bool
     ends_a: bool
     ends_b: bool
@@ -140,8 +142,9 @@ class _Packets:
     def due(self, used: int) -> Iterator[tuple[_Slot, tuple[TileAt, int]]]:
         """Return the packets to load before packet `used` is: it, and as many more as there are buffers."""
         while self._asked < min(len(self._packets), used + len(self._slots)):
-            yield self._slots[self._asked % len(self._slots)], self._packets[self._asked]
+            number = self._asked
             self._asked += 1
+            yield self._slots[number % len(self._slots)], self._packets[number]
 
 
 class _Core:

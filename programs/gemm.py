@@ -1,4 +1,6 @@
-"""Matrix product on the cubes of all cores (asc-devkit@0156b0f matmul samples; HPCA 2021 for coupled cores)."""
+"""Matrix product on the cubes of all cores, blocked as the vendor's samples do it (asc-devkit@0156b0f,
+matmul_high_performance and matmul_basic_api_high_performance).
+"""
 
 from __future__ import annotations
 
@@ -108,7 +110,7 @@ def gemm(
 
     def cube(c: Kernel) -> Iterator[isa.Instruction]:
         drain = VectorDrain(c, cut, y, relu) if c.chip.coupled else FixpipeDrain(cut, y, relu)
-        yield from product_stream(c, cut, a, b, work[c.block], l1_buffers, l0_buffers, drain)
+        yield from product_stream(c, cut, a, b, work[c.block], drain, l1=l1_buffers, l0=l0_buffers)
 
     if chip.coupled:
         build.launch("gemm", coupled=cube, blocks=len(work))
