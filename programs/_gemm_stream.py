@@ -68,9 +68,10 @@ def product_stream(
     a: isa.Tile,
     b: isa.Tile,
     tiles: Sequence[TileAt],
+    drain: Drain,
+    *,
     l1: int,
     l0: int,
-    drain: Drain,
 ) -> Steps:
     """Yield the products of the tiles of one core, with `l1` and `l0` buffers of each operand.
 
