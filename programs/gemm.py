@@ -128,7 +128,7 @@ def product(left: np.ndarray, right: np.ndarray, result: np.dtype, *, relu: bool
 
     Each of k additions of float32 loses at most half a unit of the magnitudes summed so far, which
     Cauchy-Schwarz bounds by the norms of the row and the column; the conversion loses half a unit of the
-    result. Where sums may leave the range of float32 or of the result, nothing is compared.
+    result, which saturates. Where sums may leave the range of float32, nothing is compared.
     """
     x, y = (as_read(v).astype(np.float64) for v in (left, right))
     exact = x @ y
@@ -140,11 +140,12 @@ def product(left: np.ndarray, right: np.ndarray, result: np.dtype, *, relu: bool
     if relu:
         exact = np.maximum(exact, 0)
     info = ml_dtypes.finfo(result)
+    largest = float(info.max)
+    value = np.clip(exact, -largest, largest)
     if result != np.float32:
-        bound += float(info.eps) / 2 * (np.abs(exact) + bound) + float(info.smallest_subnormal)
+        bound += float(info.eps) / 2 * (np.abs(value) + bound) + float(info.smallest_subnormal)
     bound[reach > 0.99 * float(np.finfo(np.float32).max)] = np.inf
-    bound[np.abs(exact) + bound > float(info.max)] = np.inf
-    return Expected(exact, bound)
+    return Expected(value, bound)
 
 
 def as_read(x: np.ndarray) -> np.ndarray:
