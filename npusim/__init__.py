@@ -7,6 +7,7 @@ from npusim.errors import NpusimError
 from npusim.isa.operand import Imm, Operand, Pipe, Reg, Space, Tile
 from npusim.program.kernel import Kernel
 from npusim.program.program import Builder, Expected, program
+from npusim.report.component_run import ceilings, components
 from npusim.report.model import Report
 from npusim.report.simulate import simulate
 from npusim.validation.validate import Validation, validate
