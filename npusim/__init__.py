@@ -28,6 +28,8 @@ __all__ = [
     "Space",
     "Tile",
     "Validation",
+    "ceilings",
+    "components",
     "isa",
     "load_chip",
     "program",
