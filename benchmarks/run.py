@@ -43,7 +43,7 @@ def instruction_cost() -> None:
     chip, maker = load_chip("ascend-910b4"), find_program("scan_u")
     program = maker.build(chip, {"n": 1 << 20})
     streams = resolve(program.launches[0], chip)
-    count = sum(len(s.ops) for s in streams)
+    count = sum(s.count for s in streams)
     timing: list[float] = []
     whole: list[float] = []
     event: list[float] = []

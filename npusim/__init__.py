@@ -6,6 +6,7 @@ from npusim.config.load import load_chip
 from npusim.errors import NpusimError
 from npusim.isa.operand import Imm, Operand, Pipe, Reg, Space, Tile
 from npusim.program.kernel import Kernel
+from npusim.program.macro import Macro
 from npusim.program.program import Builder, Expected, program
 from npusim.report.component_run import ceilings, components
 from npusim.report.model import Report
@@ -20,6 +21,7 @@ __all__ = [
     "Expected",
     "Imm",
     "Kernel",
+    "Macro",
     "NpusimError",
     "Operand",
     "Pipe",

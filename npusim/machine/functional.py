@@ -61,6 +61,8 @@ class Core:
         self.queues: dict[Pipe, deque[Entry]] = {p: deque() for p in PIPES[core.kind]}
         self.flags: set[Flag] = set()
         self.done = False
+        self.fetched = 0
+        """Instructions taken from the stream."""
         self.resolved = Resolved(core, reader)
 
 
@@ -140,16 +142,17 @@ class FunctionalMachine:
         if core.done:
             return
         fetch, resolved, watch = core.reader.fetch, core.resolved, self._watch
-        ops, marks, queues, memory = resolved.ops, resolved.marks, core.queues, core.memory
-        number = len(ops)
+        reader, queues, memory = core.reader, core.queues, core.memory
+        number = core.fetched
         while True:
             value, core.value = core.value, None
             op = fetch(value)
             if op is None:
                 core.done = True
                 return
-            ops.append(op)
-            marks.append(core.reader.mark)
+            if reader.item is not None:
+                resolved.append(reader.item, reader.mark)
+            core.fetched = number + 1
             self._count()
             queue = queues.get(op.pipe)
             if queue is None:

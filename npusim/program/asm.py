@@ -17,7 +17,7 @@ import base64
 import json
 import re
 import zlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from typing import Any, Protocol
 
 import numpy as np
@@ -39,9 +39,8 @@ class CoreStream(Protocol):
     def core(self) -> CoreId:
         """The core."""
 
-    @property
-    def ops(self) -> Sequence[Instruction]:
-        """Its instructions."""
+    def __iter__(self) -> Iterator[Instruction]:
+        """Go through its instructions."""
 
     def line(self, number: int) -> int:
         """Return the source line of an instruction, 0 where there is none."""
@@ -73,7 +72,7 @@ def asm_launch(launch: Launch, streams: Iterable[CoreStream], *, origins: bool =
     texts: dict[int, tuple[Instruction, str]] = {}
     for stream in streams:
         yield f".core {stream.core}"
-        for number, op in enumerate(stream.ops):
+        for number, op in enumerate(stream):
             line = stream.line(number) if origins else 0
             found = texts.get(id(op))
             if found is None:

@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 
 from npusim.config.chip import Chip
 from npusim.errors import ConfigError
-from npusim.isa.instruction import Instruction
 from npusim.isa.operand import Pipe, Space
 from npusim.isa.sync import Group
+from npusim.program.macro import Item
 
 
 class CoreKind(Enum):
@@ -48,7 +48,7 @@ class CoreId(NamedTuple):
         return f"core{self.group}.{self.kind.value}{self.number}"
 
 
-StreamFunction = Callable[[Any], Iterable[Instruction]]
+StreamFunction = Callable[[Any], Iterable[Item]]
 """Makes the fresh stream of a core from its `Kernel`: a generator function, or one that returns a list."""
 
 

@@ -19,6 +19,7 @@ from npusim.isa.sync import PipeBarrier
 from npusim.program.autosync import AutoSync
 from npusim.program.core import CoreId, CoreKind, Launch, StreamFunction
 from npusim.program.kernel import Kernel
+from npusim.program.macro import Item, Macro
 
 
 def short_path(file: str) -> str:
@@ -91,10 +92,10 @@ class Reader:
 
     def __init__(
         self,
-        stream: Iterable[Instruction],
+        stream: Iterable[Item],
         kernel: Kernel | None = None,
         autosync: AutoSync | None = None,
-        later: Iterator[tuple[Iterable[Instruction], Kernel]] | None = None,
+        later: Iterator[tuple[Iterable[Item], Kernel]] | None = None,
     ) -> None:
         self._core = kernel.core if kernel is not None else None
         self._autosync = autosync
@@ -110,10 +111,18 @@ class Reader:
             self._lines = [(start, line or 0) for start, _, line in self._code.co_lines()]
         self.mark = -1
         """Where the last instruction came from, for `line_of`; -1 where it has no place."""
+        self._rest: Iterator[Instruction] = iter(())
+        """What is left of a macro."""
+        self.item: Item | None = None
+        """The item that the last instruction began; None where it goes on with a macro."""
         self.fetch = self._pull if autosync is None else self._synchronised
         """Return the next instruction, or None at the end; takes the value that the one before returned."""
+        self.fetch_item: Callable[[Any], Item | None] = (
+            self._pull_item if autosync is None else self._synchronised
+        )
+        """The same, but a macro comes as one."""
 
-    def _open(self, stream: Iterable[Instruction], kernel: Kernel | None) -> None:
+    def _open(self, stream: Iterable[Item], kernel: Kernel | None) -> None:
         self._kernel = kernel
         self._source: Any = stream if isinstance(stream, Generator) else iter(stream)
         self._takes_values = isinstance(stream, Generator)
@@ -127,16 +136,42 @@ class Reader:
         return self._lines[bisect_right(self._lines, mark, key=lambda entry: entry[0]) - 1][1]
 
     def _synchronised(self, value: Any) -> Instruction | None:
-        if self._added:
-            return self._added.popleft()
-        op = self._pull(value)
-        if op is None or self._kernel is None or self._autosync is None:
-            return op
-        self._added.extend(self._autosync.before(op, self._kernel.state))
-        self._added.append(op)
-        return self._added.popleft()
+        if not self._added:
+            op = self._pull(value)
+            if op is None:
+                return None
+            if self._kernel is not None and self._autosync is not None:
+                self._added.extend(self._autosync.before(op, self._kernel.state))
+            self._added.append(op)
+        self.item = self._added.popleft()
+        return self.item
 
     def _pull(self, value: Any) -> Instruction | None:
+        op = next(self._rest, None)
+        if op is not None:
+            self.item = None
+        else:
+            item = self._next(None if self.item is None or isinstance(self.item, Macro) else value)
+            self.item = item
+            if isinstance(item, Macro):
+                self._rest = iter(item.ops)
+                op = next(self._rest)
+            else:
+                op = item
+        if op is not None and op.kind is Kind.STATE and self._kernel is not None:
+            self._kernel.state = op.update(self._kernel.state)
+        return op
+
+    def _pull_item(self, value: Any) -> Item | None:
+        item = self._next(value)
+        if isinstance(item, Macro):
+            if self._kernel is not None:
+                self._kernel.state = item.update(self._kernel.state)
+        elif item is not None and item.kind is Kind.STATE and self._kernel is not None:
+            self._kernel.state = item.update(self._kernel.state)
+        return item
+
+    def _next(self, value: Any) -> Item | None:
         try:
             if value is None or not self._takes_values or not _receives(self._source):
                 op = next(self._source)
@@ -150,15 +185,13 @@ class Reader:
             self.mark = self._frame.f_lasti  # the line is worked out when somebody asks
         elif self._written is not None:
             self.mark = next(self._written)
-        if not isinstance(op, Instruction):
+        if not isinstance(op, Instruction | Macro):
             line = self.line_of(self.mark)
             where = f"{short_path(self.file)}:{line}: " if line else ""
             raise ConfigError(
                 f"{where}{self._core}: a stream yields instructions, not {_kind_of(op)}; splice lists and "
                 f"helpers in with `yield from`"
             )
-        if op.kind is Kind.STATE and self._kernel is not None:
-            self._kernel.state = op.update(self._kernel.state)
         return op
 
     def _finish(self) -> Instruction | None:
@@ -212,7 +245,7 @@ def open_stream(chip: Chip, launch: Launch, core: CoreId) -> Reader:
     function, first = launch.streams[core]
     follows = launch.autosync and core.kind is not CoreKind.CUBE
 
-    def blocks() -> Iterator[tuple[Iterable[Instruction], Kernel]]:
+    def blocks() -> Iterator[tuple[Iterable[Item], Kernel]]:
         for block in range(first, max(launch.blocks, first + 1), launch.at_once or launch.blocks):
             kernel = Kernel(chip, core, block, launch.kind)
             yield _open_block(launch, function, kernel), kernel
@@ -222,7 +255,7 @@ def open_stream(chip: Chip, launch: Launch, core: CoreId) -> Reader:
     return Reader(stream, kernel, AutoSync(chip) if follows else None, later)
 
 
-def _open_block(launch: Launch, function: StreamFunction, kernel: Kernel) -> Iterable[Instruction]:
+def _open_block(launch: Launch, function: StreamFunction, kernel: Kernel) -> Iterable[Item]:
     core = kernel.core
     try:
         stream: Any = function(kernel)

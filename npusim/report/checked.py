@@ -8,7 +8,8 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from npusim.check.bounds import Recurrence, link_bounds
+from npusim.check.bounds import link_bounds
+from npusim.check.recurrence import Recurrence
 from npusim.config.chip import Chip
 from npusim.isa.instruction import Array, Instruction, Kind
 from npusim.isa.numerics.profile import get_profile
@@ -154,14 +155,14 @@ class _Tally:
 
     def add(self, name: str, streams: list[Resolved]) -> None:
         """Add a launch."""
-        count = sum(len(s.ops) for s in streams)
+        count = sum(s.count for s in streams)
         self.launches.append(CheckedLaunch(name=name, cores=len(streams), instructions=count))
-        flag_only, compute = Recurrence(self._chip, [(s.core, s.ops) for s in streams]).run()
+        flag_only, compute = Recurrence(self._chip, [(s.core, s.items) for s in streams]).run()
         self.flag_only += flag_only
         self.compute += compute
         for stream in streams:
             state = RESET
-            for op in stream.ops:
+            for op in stream:
                 self.pipes[op.pipe.name] += 1
                 if op.kind is Kind.STATE:
                     state = op.update(state)

@@ -10,8 +10,9 @@ from typing import Any, get_args
 
 import numpy as np
 
-from npusim.check.bounds import Bounds, Recurrence, link_bounds
+from npusim.check.bounds import Bounds, link_bounds
 from npusim.check.hazards import Watch
+from npusim.check.recurrence import Recurrence
 from npusim.config.chip import Chip
 from npusim.config.load import load_chip
 from npusim.errors import ConfigError, HazardError
@@ -26,6 +27,7 @@ from npusim.machine.timing.engine import LaunchTiming, TimingMachine
 from npusim.machine.timing.l2 import L2State
 from npusim.program.core import CoreKind, Launch
 from npusim.program.discover import find_program
+from npusim.program.macro import Macro
 from npusim.program.program import Program, ProgramMaker, given_inputs, make_inputs
 from npusim.report.model import (
     MODEL_REVISION,
@@ -231,10 +233,11 @@ class _Identity:
         update, texts = self._hash.update, self._text
         for stream in streams:
             update(str(stream.core).encode())
-            for op in stream.ops:
-                found = texts.get(id(op))
+            for item in stream.items:
+                found = texts.get(id(item))
                 if found is None:
-                    found = texts[id(op)] = (op, f"\n{op}".encode())
+                    ops = item.ops if isinstance(item, Macro) else (item,)
+                    found = texts[id(item)] = (item, "".join(f"\n{op}" for op in ops).encode())
                 update(found[1])
         texts.clear()
 
@@ -244,7 +247,7 @@ class _Identity:
 
 
 def _bounds(chip: Chip, streams: list[Resolved], timed: LaunchTiming) -> Bounds:
-    flag_only, compute = Recurrence(chip, [(s.core, s.ops) for s in streams]).run()
+    flag_only, compute = Recurrence(chip, [(s.core, s.items) for s in streams]).run()
     t = timed.traffic
     hbm, l2 = link_bounds(chip, t.read_bytes, t.write_bytes, t.hbm_read_bytes, t.hbm_write_bytes)
     return Bounds(compute, hbm, l2, flag_only)

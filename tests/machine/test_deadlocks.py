@@ -9,7 +9,7 @@ from plain_engine import Plain
 from random_programs import PIPES, TOY, Ops, changed, resolved
 
 from npusim import Operand, Pipe, Space, isa
-from npusim.check.bounds import Recurrence
+from npusim.check.recurrence import Recurrence
 from npusim.errors import DeadlockError
 from npusim.isa.sync import Group
 from npusim.machine.timing.engine import TimingMachine
@@ -75,7 +75,7 @@ def test_all_machines_agree_whether_a_program_ends(ops, v, mte2, mte3):
     built, found = resolved(chip, "vec", ops)
     values = outcome(run, built, chip, check=False)
     timing = outcome(TimingMachine(chip, built.segments).run, "random", found)
-    bounds = outcome(Recurrence(chip, [(s.core, s.ops) for s in found]).run)
+    bounds = outcome(Recurrence(chip, [(s.core, s.items) for s in found]).run)
     assert timing == values
     assert (bounds is None) == (values is None)
     event("ends" if values is None else "circle" if "circle" in values else "dead end")

@@ -16,7 +16,8 @@ from plain_engine import Plain
 from random_programs import TOY, changed, chip_for, launches, numbers, resolved
 
 from npusim import load_chip, simulate
-from npusim.check.bounds import Recurrence, link_bounds
+from npusim.check.bounds import link_bounds
+from npusim.check.recurrence import Recurrence
 from npusim.machine.timing.account import Cause
 from npusim.machine.timing.engine import TimingMachine
 
@@ -70,8 +71,8 @@ def test_spans_tile_the_time_of_every_pipe_and_change_nothing(launch, data):
         assert clock.cursor == (mine[-1][2] if mine else 0) <= timed.cycles
         for cause in Cause:
             assert clock.cycles[cause] == sum(stop - start for c, start, stop, _ in mine if c == cause)
-        stream = next(s for s in ops if s.core == clock.core)
-        assert all(stream.ops[op].pipe in (clock.pipe, Cause) or clock.pipe == 0 for *_, op in mine)
+        stream = next(s for s in ops if s.core == clock.core).ops
+        assert all(stream[op].pipe in (clock.pipe, Cause) or clock.pipe == 0 for *_, op in mine)
 
 
 @settings(max_examples=100, deadline=None, derandomize=True)
@@ -81,7 +82,7 @@ def test_time_is_never_below_a_bound(launch, data):
     chip = changed(chip_for(kind), data.draw(numbers(kind)))
     built, ops = resolved(chip, kind, streams)
     timed = TimingMachine(chip, built.segments, l2=data.draw(L2_STATES)).run("random", ops)
-    flag_only, compute = Recurrence(chip, [(s.core, s.ops) for s in ops]).run()
+    flag_only, compute = Recurrence(chip, [(s.core, s.items) for s in ops]).run()
     t = timed.traffic
     hbm, l2 = link_bounds(chip, t.read_bytes, t.write_bytes, t.hbm_read_bytes, t.hbm_write_bytes)
     assert timed.cycles >= max(flag_only, compute, l2)
@@ -106,7 +107,7 @@ def test_infinite_links_leave_the_chain_of_flags_and_pipes(launch, data):
     chip = changed(chip, fast)
     built, ops = resolved(chip, kind, streams)
     timed = TimingMachine(chip, built.segments, l2=data.draw(L2_STATES)).run("random", ops)
-    flag_only, _ = Recurrence(chip, [(s.core, s.ops) for s in ops]).run()
+    flag_only, _ = Recurrence(chip, [(s.core, s.items) for s in ops]).run()
     assert timed.cycles == flag_only
 
 

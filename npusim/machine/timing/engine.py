@@ -19,6 +19,7 @@ import simpy
 from npusim.check.deadlock import Blocked, deadlock_error
 from npusim.config.chip import Chip
 from npusim.errors import OperandError
+from npusim.isa.instruction import Instruction
 from npusim.isa.operand import Operand, Pipe
 from npusim.isa.scalar import DataCacheCleanAndInvalid, GetValue, SetValue
 from npusim.isa.state import RESET
@@ -27,9 +28,11 @@ from npusim.machine.resolve import Resolved
 from npusim.machine.timing.account import Cause, PipeClock, Spans
 from npusim.machine.timing.l2 import L2, L2State
 from npusim.machine.timing.lower import Code, Lowered, Lowering
+from npusim.machine.timing.macros import Part, Player
 from npusim.machine.timing.pipes import CoreState, Flag, Pending, PipeState
 from npusim.machine.timing.port import MemorySystem, Port
 from npusim.program.core import cross_peers
+from npusim.program.macro import Macro
 from npusim.program.program import SegmentSpec
 
 Process = Generator[simpy.Event, Any, None]
@@ -95,6 +98,7 @@ class TimingMachine:
         spans = Spans() if self._want_spans else None
         clocks: list[PipeClock] = []
         self._lowering = Lowering(self._chip)
+        self._player = Player(self._lowering, self._chip.scalar.issue_cycles, self._flag_latency)
         self._cores = [
             CoreState(env, self._chip, i, r, memory, clocks, spans) for i, r in enumerate(resolved)
         ]
@@ -105,6 +109,12 @@ class TimingMachine:
             processes.append(env.process(self._issue(env, core)))
             processes += [env.process(self._serve(env, core, pipe)) for pipe in core.pipes.values()]
         env.run()
+        while stuck := [c for c in self._cores if c.settling]:
+            for core in stuck:
+                core.settling = False
+                for state in core.pipes.values():
+                    state.progress.fire()
+            env.run()
         if any(p.is_alive for p in processes):
             raise deadlock_error([self._blocked(c) for c in self._cores])
         ends = [c.time for c in self._cores]
@@ -117,6 +127,7 @@ class TimingMachine:
             memory.evicted_bytes,
         )
         self._lowering.count()
+        self._player.count()
         tally = self._lowering.tally
         return LaunchTiming(
             name, max(ends), clocks, traffic, tally.macs, tally.element_ops, tally.priced, spans, resolved
@@ -134,62 +145,93 @@ class TimingMachine:
         find, state, spans = lowering.find, RESET, self._want_spans
         issue_cycles = self._chip.scalar.issue_cycles
         time = 0
-        for number, op in enumerate(core.resolved.ops):
-            low = find(id(op))
-            if low is None or low.state is not state:
-                try:
-                    low = lowering.lower(op, state)
-                except OperandError as error:
-                    raise OperandError(core.resolved.site(number).message(str(error))) from None
-            low.count += 1
-            if low.pipe is Pipe.S:
-                clock.instructions += 1
-                if low.code is Code.SCALAR:
-                    time += low.cycles
-                    if low.changes:
-                        state = lowering.changed(low)
-                else:
-                    time += issue_cycles
-                    clock.until(Cause.WORK, time, number)
-                    core.at = number
-                    time = yield from self._scalar(core, low, number, time)
+        number = -1
+        for item in core.resolved.items:
+            ops: tuple[Instruction, ...]
+            if isinstance(item, Macro):
+                part = None if spans else self._player.part(item, state)
+                if part is not None and (yield from self._settled(core, part)):
+                    time = self._player.play(core, part, time, number + 1)
+                    number, state = number + len(item), part.after
+                    continue
+                ops = item.ops
+            else:
+                ops = (item,)
+            for op in ops:
+                number += 1
+                low = find(id(op))
+                if low is None or low.state is not state:
+                    try:
+                        low = lowering.lower(op, state)
+                    except OperandError as error:
+                        raise OperandError(core.resolved.site(number).message(str(error))) from None
+                low.count += 1
+                if low.pipe is Pipe.S:
+                    clock.instructions += 1
+                    if low.code is Code.SCALAR:
+                        time += low.cycles
+                        if low.changes:
+                            state = lowering.changed(low)
+                    else:
+                        time += issue_cycles
+                        clock.until(Cause.WORK, time, number)
+                        core.at = number
+                        time = yield from self._scalar(core, low, number, time)
+                    if spans:
+                        clock.until(Cause.WORK, time, number)
+                    continue
+                time += issue_cycles
                 if spans:
                     clock.until(Cause.WORK, time, number)
-                continue
-            time += issue_cycles
-            if spans:
-                clock.until(Cause.WORK, time, number)
-            pipe = pipes[low.pipe]
-            pushed = pipe.pushed
-            if pushed >= pipe.depth:
-                core.at = number
-                while pipe.popped <= pushed - pipe.depth:
-                    yield pipe.progress.wait()
-                popped = pipe.pops[pushed % pipe.depth]
-                if popped > time:
+                pipe = pipes[low.pipe]
+                pushed = pipe.pushed
+                if pushed >= pipe.depth:
+                    core.at = number
+                    while pipe.popped <= pushed - pipe.depth:
+                        yield pipe.progress.wait()
+                    popped = pipe.pops[pushed % pipe.depth]
+                    if popped > time:
+                        clock.until(Cause.WORK, time, number)
+                        time = popped
+                        clock.until(Cause.QUEUE, time, number)
+                pipe.queue.append((time, low, number))
+                pipe.pushed = pushed + 1
+                if pipe.items.armed:
+                    pipe.items.fire()
+                if low.returns_value:
                     clock.until(Cause.WORK, time, number)
-                    time = popped
-                    clock.until(Cause.QUEUE, time, number)
-            pipe.queue.append((time, low, number))
-            pipe.pushed = pushed + 1
-            if pipe.items.armed:
-                pipe.items.fire()
-            if low.returns_value:
-                clock.until(Cause.WORK, time, number)
-                core.at = number
-                core.awaits_value = True
-                while pipe.value_time is None:
-                    yield pipe.progress.wait()
-                core.awaits_value = False
-                time = max(time, pipe.value_time + self._flag_latency)
-                pipe.value_time = None
-                clock.until(Cause.FLAG, time, number)
-        clock.until(Cause.WORK, time, len(core.resolved.ops) - 1)
-        self._count(len(core.resolved.ops))
+                    core.at = number
+                    core.awaits_value = True
+                    while pipe.value_time is None:
+                        yield pipe.progress.wait()
+                    core.awaits_value = False
+                    time = max(time, pipe.value_time + self._flag_latency)
+                    pipe.value_time = None
+                    clock.until(Cause.FLAG, time, number)
+        clock.until(Cause.WORK, time, number)
+        self._count(number + 1)
         core.time = time
         core.issued = True
         for pipe in pipes.values():
             pipe.items.fire()
+
+    def _settled(self, core: CoreState, part: Part) -> Generator[simpy.Event, Any, bool]:
+        """Wait until the pipes of a macro are idle; False where they must go on without.
+
+        That costs no time: whoever plays a macro waits for its pipes anyway. Only where a pipe waits for a
+        flag that stands behind the macro in the stream, nothing else moves; then the macro is issued one by
+        one.
+        """
+        while not self._player.idle(core, part):
+            core.settling = True
+            for pipe in part.pipes:
+                if not core.pipes[pipe].idle:
+                    yield core.pipes[pipe].progress.wait()
+                    break
+            if core.settling is False:
+                return False
+        core.settling = False
+        return self._player.apart(core, part)
 
     def _count(self, issued: int) -> None:
         self._issued += issued

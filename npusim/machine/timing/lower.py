@@ -103,6 +103,21 @@ class Lowering:
 
         Raises `OperandError` where it has no cost because it breaks a rule.
         """
+        low = self.make(op, state)
+        if len(self._kept) >= _KEPT:
+            self.count()
+            self._kept.clear()
+        old = self._kept.get(id(op))
+        if old is not None:
+            self.tally.add(old)
+        self._kept[id(op)] = low
+        return low
+
+    def make(self, op: Instruction, state: State) -> Lowered:
+        """Lower an instruction without keeping it; who keeps it adds it to the tally.
+
+        Raises `OperandError` where it has no cost because it breaks a rule.
+        """
         low = Lowered(op, state)
         if op.kind is Kind.BARRIER:
             assert isinstance(op, PipeBarrier)
@@ -127,13 +142,6 @@ class Lowering:
                 isinstance(op, SetValue) and op.dst.space is Space.GM
             ):
                 low.code = Code.SCALAR_GM
-        if len(self._kept) >= _KEPT:
-            self.count()
-            self._kept.clear()
-        old = self._kept.get(id(op))
-        if old is not None:
-            self.tally.add(old)
-        self._kept[id(op)] = low
         return low
 
     def changed(self, low: Lowered) -> State:

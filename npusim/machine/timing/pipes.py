@@ -211,6 +211,8 @@ class CoreState:
         """Position of the instruction that the scalar unit is blocked at."""
         self.awaits_value = False
         """Whether it is blocked there until the value of the instruction comes back."""
+        self.settling = False
+        """Whether it waits for pipes to be idle before it plays a macro."""
         self.dcache: OrderedDict[tuple[int, int], None] = OrderedDict()
         """Lines of global memory in the data cache, oldest first."""
         self._env = env

@@ -1,0 +1,439 @@
+"""The flag-only bound: the longest chain through issue, queues, pipes, flags and barriers, and the busiest
+pipe.
+
+A recurrence of maxima over the streams with infinitely fast links; it shares no code with the timing machine.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict, deque
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from npusim.config.chip import Chip
+from npusim.errors import DeadlockError
+from npusim.isa.instruction import Instruction, Kind, Transfer
+from npusim.isa.operand import Pipe, Space
+from npusim.isa.scalar import DataCacheCleanAndInvalid, GetValue, SetValue
+from npusim.isa.state import RESET, State
+from npusim.isa.sync import CrossCoreSetFlag, CrossCoreWaitFlag, Group, SetFlag, WaitFlag
+from npusim.program.core import CoreId, cross_peers
+from npusim.program.macro import Item, Macro
+
+_KEPT = 1 << 16
+
+
+class Step:
+    """One instruction in one state, reduced to what the recurrence needs."""
+
+    __slots__ = ("changes", "code", "cycles", "latency", "line", "op", "pipe", "returns", "state", "transfer")
+
+    def __init__(self, chip: Chip, op: Instruction, state: State) -> None:
+        self.op = op
+        self.state = state
+        self.pipe = int(op.pipe)
+        self.code = _CODES[op.kind]
+        self.returns = op.returns_value
+        self.changes = op.kind is Kind.STATE
+        self.cycles = self.latency = 0
+        self.transfer: Transfer | None = None
+        self.line: tuple[int, int] | None = None
+        """Line of global memory that a scalar access needs in the data cache."""
+        if op.kind in (Kind.WORK, Kind.SCALAR, Kind.STATE):
+            work = op.work(chip, state)
+            self.cycles, self.latency, self.transfer = work.cycles, work.latency, work.transfer
+        at = op.at if isinstance(op, DataCacheCleanAndInvalid) else None
+        if isinstance(op, GetValue) and op.src.space is Space.GM:
+            at = op.src
+        elif isinstance(op, SetValue) and op.dst.space is Space.GM:
+            at = op.dst
+        if at is not None:
+            self.code = _GLOBAL
+            self.line = (at.segment, at.address // chip.scalar.dcache_line_bytes)
+
+
+_WORK, _SCALAR, _SET, _WAIT, _BARRIER, _CROSS_SET, _CROSS_WAIT, _GLOBAL = range(8)
+_WAITS = (_WAIT, _CROSS_WAIT)
+_CODES = {
+    Kind.WORK: _WORK,
+    Kind.SCALAR: _SCALAR,
+    Kind.STATE: _SCALAR,
+    Kind.SET: _SET,
+    Kind.WAIT: _WAIT,
+    Kind.BARRIER: _BARRIER,
+    Kind.CROSS_SET: _CROSS_SET,
+    Kind.CROSS_WAIT: _CROSS_WAIT,
+}
+
+
+class Chain:
+    """One core in the recurrence: its position in the stream, and per pipe the times reached so far."""
+
+    def __init__(self, chip: Chip, core: CoreId, items: Sequence[Item]) -> None:
+        self.core = core
+        self.items = items
+        self.at = 0
+        self.inside = 0
+        """Position in the macro at `at`."""
+        self.state: State = RESET
+        self.issue = 0
+        pipes = len(Pipe)
+        self.free = [0] * pipes
+        self.done = [0] * pipes
+        self.busy = [0] * pipes
+        self.moving = [0] * pipes
+        self.under_way: dict[str, deque[int]] = defaultdict(deque)
+        """When the last transfers of a port are usable."""
+        self.waiting: list[deque[tuple[int, Step]]] = [deque() for _ in range(pipes)]
+        """Issued and not started, behind a wait for a flag that nobody has set yet."""
+        depths = [getattr(chip.queues, p.name.lower(), 1) for p in Pipe]
+        self.pops: list[deque[int]] = [deque(maxlen=d) for d in depths]
+        """When the last instructions of a pipe left its queue, as many as the queue holds."""
+        self.woken: deque[int] = deque()
+        """Pipes with waiting instructions whose flags have been set since they were looked at."""
+        self.flags: dict[tuple[Pipe, Pipe, int], deque[int]] = defaultdict(deque)
+        self.lines: dict[tuple[int, int], None] = {}
+        self.awaited: int | None = None
+        """Pipe whose value the scalar unit waits for."""
+
+
+class _Times(NamedTuple):
+    """What a macro did in one state of the pipes, relative to when its issue began."""
+
+    issue: int
+    reached: list[tuple[int, int, int]]
+    """Free and done, and cycles of work, by pipe."""
+    pops: list[list[int]]
+    raised: list[tuple[tuple[Pipe, Pipe, int], list[int]]]
+    """Flags that it leaves raised, and when."""
+
+
+class _Known(NamedTuple):
+    """A macro in one control state, and its times by the state of the pipes that it met."""
+
+    pipes: tuple[int, ...]
+    pushes: dict[int, int]
+    """Instructions by pipe."""
+    flags: tuple[tuple[Pipe, Pipe, int], ...]
+    after: State
+    times: dict[tuple[object, ...], _Times]
+
+    def apart(self, chain: Chain) -> bool:
+        """Whether nothing that came before is still waiting where the macro goes."""
+        if chain.awaited is not None or chain.woken:
+            return False
+        return not any(chain.waiting[p] for p in self.pipes) and not any(chain.flags[f] for f in self.flags)
+
+    def seen_by(self, chain: Chain) -> tuple[object, ...]:
+        """Return what the times depend on: how far the pipes are ahead of the issue."""
+        now = chain.issue
+        seen: list[object] = []
+        for pipe in self.pipes:
+            seen += (max(chain.free[pipe] - now, 0), max(chain.done[pipe] - now, 0))
+            for pop in reversed(chain.pops[pipe]):
+                if pop <= now:
+                    break
+                seen.append(pop - now)
+            seen.append(None)
+        return tuple(seen)
+
+
+def _study(macro: Macro, state: State, chip: Chip) -> _Known | None:
+    """Return what the times of a macro depend on; None where it touches what lies outside its core's pipes,
+    or leaves one of its pipes without work.
+    """
+    raised: dict[tuple[Pipe, Pipe, int], int] = {}
+    pushes: dict[int, int] = {}
+    worked = set()
+    for op in macro.ops:
+        step = Step(chip, op, state)
+        if step.code not in (_WORK, _SCALAR, _SET, _WAIT, _BARRIER) or step.transfer is not None:
+            return None
+        if step.code == _BARRIER and not step.pipe:
+            return None
+        if step.pipe:
+            pushes[step.pipe] = pushes.get(step.pipe, 0) + 1
+        if step.code == _WORK:
+            worked.add(step.pipe)
+        if isinstance(op, SetFlag):
+            flag = (op.src, op.dst, op.id)
+            raised[flag] = raised.get(flag, 0) + 1
+        elif isinstance(op, WaitFlag):
+            flag = (op.src, op.dst, op.id)
+            raised[flag] = raised.get(flag, 0) - 1
+            if raised[flag] < 0:
+                return None
+        if step.changes:
+            state = op.update(state)
+    if set(pushes) != worked:
+        return None
+    return _Known(tuple(pushes), pushes, tuple(raised), state, {})
+
+
+class Recurrence:
+    """The flag-only bound of one launch."""
+
+    def __init__(self, chip: Chip, streams: Sequence[tuple[CoreId, Sequence[Item]]]) -> None:
+        self._chip = chip
+        self._chains = [Chain(chip, core, items) for core, items in streams]
+        self._ids = [c.core for c in self._chains]
+        self._cross: dict[tuple[CoreId, int, CoreId], deque[int]] = defaultdict(deque)
+        self._steps: dict[int, Step] = {}
+        self._macros: dict[tuple[int, State], _Known | None] = {}
+        self._moved = False
+        flags = chip.flags
+        group, everyone = chip.cycles(flags.group_latency_ns), chip.cycles(flags.all_latency_ns)
+        self._delay = {Group.ALL: everyone, Group.VECTOR_PAIR: group, Group.CUBE_VECTOR: group}
+        self._latency = flags.latency_cycles
+        self._issue = chip.scalar.issue_cycles
+        self._read = chip.cycles(min(chip.l2.read_latency_ns, chip.hbm.read_latency_ns))
+        self._write = chip.cycles(chip.l2.write_latency_ns)
+        self._miss = chip.cycles(chip.scalar.gm_read_ns)
+
+    def run(self) -> tuple[int, int]:
+        """Return the flag-only bound and the busiest pipe's cycles.
+
+        Raises `DeadlockError` where the streams wait for ever.
+        """
+        self._moved = True
+        while self._moved:
+            self._moved = False
+            for chain in self._chains:
+                self._advance(chain)
+        if any(c.at < len(c.items) or any(c.waiting) for c in self._chains):
+            raise DeadlockError(
+                "deadlock: the streams wait for each other for ever; run with values to see where"
+            )
+        ends = [max([c.issue, *c.free, *c.done]) for c in self._chains]
+        busy = [max([*c.busy, *c.moving]) for c in self._chains]
+        return max(ends), max(busy)
+
+    def _advance(self, chain: Chain) -> None:
+        """Issue until the scalar unit waits."""
+        chain.woken.extend(pipe for pipe, waiting in enumerate(chain.waiting) if waiting)
+        self._serve_woken(chain)
+        items = chain.items
+        while chain.at < len(items):
+            item = items[chain.at]
+            if isinstance(item, Macro):
+                if not self._macro(chain, item):
+                    return
+            elif not self._next(chain, item):
+                return
+            chain.at += 1
+
+    def _next(self, chain: Chain, op: Instruction) -> bool:
+        """Issue an instruction; False where the scalar unit waits with it."""
+        step = self._steps.get(id(op))
+        if step is None or step.state is not chain.state:
+            step = self._step(op, chain.state)
+        if chain.awaited is not None and not self._value(chain):
+            return False
+        pipe = step.pipe
+        if pipe:
+            waiting, pops = chain.waiting[pipe], chain.pops[pipe]
+            time = chain.issue + self._issue
+            if len(pops) == pops.maxlen:
+                if len(waiting) >= len(pops):
+                    return False
+                time = max(time, pops[len(waiting)])
+            elif len(pops) + len(waiting) >= (pops.maxlen or 1):
+                missing = len(pops) + len(waiting) - (pops.maxlen or 1)
+                if missing >= len(pops):
+                    return False
+                time = max(time, pops[missing])
+            chain.issue = time
+            if waiting or not self._start(chain, pipe, time, step):
+                waiting.append((time, step))
+            if step.returns:
+                chain.awaited = pipe
+        elif step.code == _SCALAR:
+            chain.issue += step.cycles
+            if step.changes:
+                chain.state = op.update(chain.state)
+        elif not self._scalar(chain, step, chain.issue + self._issue):
+            return False
+        if chain.woken:
+            self._serve_woken(chain)
+        self._moved = True
+        return True
+
+    def _macro(self, chain: Chain, macro: Macro) -> bool:
+        """Issue a macro, at once where its times are known from before; False where the scalar unit waits."""
+        known = self._known(macro, chain.state)
+        before = None
+        if known is not None and not chain.inside and known.apart(chain):
+            before = known.seen_by(chain)
+            found = known.times.get(before)
+            if found is not None:
+                self._replay(chain, known, found)
+                return True
+        start, busy = chain.issue, [*chain.busy]
+        ops = macro.ops
+        while chain.inside < len(ops):
+            if not self._next(chain, ops[chain.inside]):
+                return False
+            chain.inside += 1
+        chain.inside = 0
+        if known is not None and before is not None:
+            known.times[before] = _Times(
+                chain.issue - start,
+                [
+                    (chain.free[p] - start, chain.done[p] - start, chain.busy[p] - busy[p])
+                    for p in known.pipes
+                ],
+                [[t - start for t in list(chain.pops[p])[-n:]] for p, n in known.pushes.items()],
+                [(flag, [t - start for t in chain.flags[flag]]) for flag in known.flags],
+            )
+        return True
+
+    def _known(self, macro: Macro, state: State) -> _Known | None:
+        key = (id(macro), state)
+        if key not in self._macros:
+            self._macros[key] = _study(macro, state, self._chip)
+        return self._macros[key]
+
+    def _replay(self, chain: Chain, known: _Known, times: _Times) -> None:
+        start = chain.issue
+        for pipe, (free, done, busy) in zip(known.pipes, times.reached, strict=True):
+            chain.free[pipe], chain.done[pipe] = start + free, start + done
+            chain.busy[pipe] += busy
+        for pipe, pops in zip(known.pushes, times.pops, strict=True):
+            chain.pops[pipe].extend(start + t for t in pops)
+        for flag, raised in times.raised:
+            for time in raised:
+                chain.flags[flag].append(start + time)
+                if chain.waiting[flag[1]]:
+                    chain.woken.append(flag[1])
+        chain.issue = start + times.issue
+        chain.state = known.after
+        self._serve_woken(chain)
+        self._moved = True
+
+    def _step(self, op: Instruction, state: State) -> Step:
+        found = self._steps.get(id(op))
+        if found is not None and found.state == state:
+            return found
+        if len(self._steps) >= _KEPT:
+            self._steps.clear()
+        found = self._steps[id(op)] = Step(self._chip, op, state)
+        return found
+
+    def _value(self, chain: Chain) -> bool:
+        """Let the value of the last instruction come back; False while its pipe has not got to it."""
+        pipe = chain.awaited
+        assert pipe is not None
+        if chain.waiting[pipe]:
+            return False
+        chain.issue = max(chain.issue, chain.done[pipe] + self._latency)
+        chain.awaited = None
+        return True
+
+    def _scalar(self, chain: Chain, step: Step, time: int) -> bool:
+        """Run what the scalar unit does beyond computing; False where it has to wait."""
+        op, code = step.op, step.code
+        if code in _WAITS:
+            reached = self._flag_time(chain, op)
+            if reached is None:
+                return False
+            time = max(time, reached)
+        elif code == _SET:
+            self._raise(chain, op, time)
+        elif code == _CROSS_SET:
+            self._send(chain, op, time)
+        elif code == _BARRIER:
+            if any(chain.waiting):
+                return False
+            time = max(time, *chain.free, *chain.done)
+        else:
+            time = self._global(chain, step, time)
+        chain.issue = time
+        return True
+
+    def _global(self, chain: Chain, step: Step, time: int) -> int:
+        op, line, lines = step.op, step.line, chain.lines
+        assert line is not None
+        if isinstance(op, DataCacheCleanAndInvalid):
+            if op.all:
+                lines.clear()
+            lines.pop(line, None)
+            return time + step.cycles
+        known = line in lines
+        lines.pop(line, None)
+        lines[line] = None
+        if len(lines) > self._chip.scalar.dcache_lines:
+            del lines[next(iter(lines))]
+        return time if known else time + self._miss
+
+    def _serve_woken(self, chain: Chain) -> None:
+        """Let pipes go on whose flags have been set, and those whose flags they set in turn."""
+        while chain.woken:
+            pipe = chain.woken.popleft()
+            waiting = chain.waiting[pipe]
+            while waiting and self._start(chain, pipe, *waiting[0]):
+                waiting.popleft()
+                self._moved = True
+
+    def _start(self, chain: Chain, pipe: int, issued: int, step: Step) -> bool:
+        """Run an instruction on its pipe; False where it waits for a flag that nobody has set yet."""
+        free, code = chain.free, step.code
+        start = free[pipe]
+        if issued > start:
+            start = issued
+        if code == _WORK:
+            transfer = step.transfer
+            end = start + step.cycles
+            if transfer is None:
+                chain.busy[pipe] += step.cycles
+            else:
+                under_way = chain.under_way[transfer.port]
+                limit = getattr(self._chip.ports, transfer.port).outstanding
+                if len(under_way) >= limit:
+                    start = max(start, under_way.popleft())
+                end = start + step.cycles
+                chain.busy[pipe] += step.cycles
+                chain.moving[pipe] += transfer.port_cycles
+            free[pipe] = end
+            usable = end + step.latency
+            if transfer is not None:
+                usable += self._write if transfer.write else self._read
+                chain.under_way[transfer.port].append(usable)
+            if usable > chain.done[pipe]:
+                chain.done[pipe] = usable
+            chain.pops[pipe].append(start)
+            return True
+        if code in _WAITS:
+            reached = self._flag_time(chain, step.op)
+            if reached is None:
+                return False
+            start = max(start, reached)
+        elif code == _SET:
+            self._raise(chain, step.op, max(start, chain.done[pipe]))
+        elif code == _BARRIER:
+            start = max(start, chain.done[pipe])
+        else:
+            self._send(chain, step.op, max(start, chain.done[pipe]))
+        free[pipe] = start
+        chain.pops[pipe].append(start)
+        return True
+
+    def _raise(self, chain: Chain, op: Instruction, time: int) -> None:
+        assert isinstance(op, SetFlag)
+        chain.flags[op.src, op.dst, op.id].append(time)
+        if chain.waiting[op.dst]:
+            chain.woken.append(op.dst)
+
+    def _send(self, chain: Chain, op: Instruction, time: int) -> None:
+        assert isinstance(op, CrossCoreSetFlag)
+        for receiver in cross_peers(chain.core, op.group, self._ids, sending=True):
+            self._cross[receiver, op.id, chain.core].append(time + self._delay[op.group])
+
+    def _flag_time(self, chain: Chain, op: Instruction) -> int | None:
+        """Return when a wait sees its flag, or None where the flag has not been set yet."""
+        if isinstance(op, WaitFlag):
+            raised = chain.flags[op.src, op.dst, op.id]
+            return raised.popleft() + self._latency if raised else None
+        assert isinstance(op, CrossCoreWaitFlag)
+        senders = cross_peers(chain.core, op.group, self._ids, sending=False)
+        queues = [self._cross[chain.core, op.id, s] for s in senders]
+        return max(q.popleft() for q in queues) if all(queues) else None
