@@ -14,7 +14,7 @@ RUNS = {
     "scan_ul1": {"n": 3000, "s": 32},
     "cumsum_vec": {"n": 600, "s": 16},
     "row_scan": {"n": 3000, "s": 32},
-    "block_scan": {"n": 3000, "s": 32},
+    "block_scan": {"n": 900, "s": 32},
     "complete_rows": {"n": 3000, "s": 32},
     "complete_blocks": {"n": 3000, "s": 32},
     "mcscan": {"n": 3000, "s": 32},
