@@ -76,13 +76,13 @@ class Blocking:
             return 0
         return 32 if self.dtype.bits == 8 else 16
 
-    def height(self, at: TileAt) -> int:
-        """Rows of a tile."""
-        return min(self.bm, self.m - at.row * self.bm)
+    def height(self, row: int) -> int:
+        """Height of a row of tiles."""
+        return min(self.bm, self.m - row * self.bm)
 
-    def width(self, at: TileAt) -> int:
-        """Columns of a tile."""
-        return min(self.bn, self.n - at.column * self.bn)
+    def width(self, column: int) -> int:
+        """Width of a column of tiles."""
+        return min(self.bn, self.n - column * self.bn)
 
     def depth(self, step: int, count: int = 1) -> int:
         """Elements along k of `count` base blocks from one on."""
@@ -187,25 +187,25 @@ def _bands(first: int, rows: int, columns: int, band: int, turn: bool) -> Iterat
 # ---- packets in L1 -----------------------------------------------------------------------------------------
 
 
-def load_left(cut: Blocking, dst: isa.Tile, a: isa.Tile, at: TileAt, packet: int) -> list[isa.Instruction]:
+def load_left(cut: Blocking, dst: isa.Tile, a: isa.Tile, row: int, packet: int) -> list[isa.Instruction]:
     """Return the load of a packet of the left operand: columns of fractals `bm` rows high."""
     step = packet * cut.step_a
-    src = a.offset((at.row * cut.bm * cut.k + step * cut.bk) * cut.dtype.size)
-    return _rows(dst, src, cut.height(at), cut.depth(step, cut.step_a), cut.k, cut.bm)
+    src = a.offset((row * cut.bm * cut.k + step * cut.bk) * cut.dtype.size)
+    return _rows(dst, src, cut.height(row), cut.depth(step, cut.step_a), cut.k, cut.bm)
 
 
-def load_right(cut: Blocking, dst: isa.Tile, b: isa.Tile, at: TileAt, packet: int) -> list[isa.Instruction]:
+def load_right(cut: Blocking, dst: isa.Tile, b: isa.Tile, column: int, packet: int) -> list[isa.Instruction]:
     """Return the load of a packet of the right operand.
 
     n x k: columns of fractals `bn` rows high. k x n: columns of fractals as high as the packet is deep; for
     32-bit types every 16 rows apart, as the squares want them. Squares that are not filled are zeroed first.
     """
     step, size = packet * cut.step_b, cut.dtype.size
-    width, depth = cut.width(at), cut.depth(step, cut.step_b)
+    width, depth = cut.width(column), cut.depth(step, cut.step_b)
     if cut.b_order == "nk":
-        src = b.offset((at.column * cut.bn * cut.k + step * cut.bk) * size)
+        src = b.offset((column * cut.bn * cut.k + step * cut.bk) * size)
         return _rows(dst, src, width, depth, cut.k, cut.bn)
-    src = b.offset((step * cut.bk * cut.n + at.column * cut.bn) * size)
+    src = b.offset((step * cut.bk * cut.n + column * cut.bn) * size)
     if not cut.squares or cut.dtype.bits == 8:
         load = _rows(dst, src, depth, width, cut.n, cut.bk * cut.step_b)
     else:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple, Protocol
 
 from npusim import Kernel, Pipe, isa
@@ -82,8 +82,16 @@ def product_stream(
     yield from core.free()
     yield from drain.begin()
     packets_a, packets_b = ceil_div(cut.steps, cut.step_a), ceil_div(cut.steps, cut.step_b)
-    left = _Packets(core.left, [(t, p) for t in tiles for p in range(packets_a)])
-    right = _Packets(core.right, [(t, p) for t in tiles for p in range(packets_b)])
+    left = _Packets(
+        core.left,
+        [(t.row, p) for t in tiles for p in range(packets_a)],
+        lambda dst, row, packet: load_left(cut, dst, a, row, packet),
+    )
+    right = _Packets(
+        core.right,
+        [(t.column, p) for t in tiles for p in range(packets_b)],
+        lambda dst, column, packet: load_right(cut, dst, b, column, packet),
+    )
     kept: dict[_Chunk, tuple[isa.Instruction, ...]] = {}
     parity = 0
     for number, at in enumerate(tiles):
@@ -92,15 +100,15 @@ def product_stream(
             place_a, place_b = step % cut.step_a, step % cut.step_b
             # the right operand first: its packets are the shorter ones, so it is wanted sooner
             beside = iter(right.due(number * packets_b + step // cut.step_b))
-            for slot, (tile, packet) in () if cut.together else beside:
+            for slot, want in () if cut.together else beside:
                 yield slot.free.wait
-                yield from load_right(cut, slot.tile, b, tile, packet)
+                yield from right.load(slot, want)
                 yield slot.full.set
-            for slot, (tile, packet) in left.due(number * packets_a + step // cut.step_a):
+            for slot, want in left.due(number * packets_a + step // cut.step_a):
                 yield slot.free.wait
                 if cut.together:
-                    yield from load_right(cut, next(beside)[0].tile, b, tile, packet)
-                yield from load_left(cut, slot.tile, a, tile, packet)
+                    yield from right.load(*next(beside))
+                yield from left.load(slot, want)
                 yield slot.full.set
             count = min(cut.step_a - place_a, cut.step_b - place_b, cut.steps - step)
             last = step + count == cut.steps
@@ -117,8 +125,8 @@ def product_stream(
                 last=last,
                 ends_a=last or place_a + count == cut.step_a,
                 ends_b=last or place_b + count == cut.step_b,
-                height=cut.height(at),
-                width=cut.width(at),
+                height=cut.height(at.row),
+                width=cut.width(at.column),
             )
             steps = kept.get(chunk)
             if steps is None:
@@ -133,19 +141,36 @@ def product_stream(
 
 
 class _Packets:
-    """The packets of one operand in the order of their use, and which have been asked for."""
+    """The packets of one operand in the order of their use, by row or column of tiles and position along k,
+    and which have been asked for.
+    """
 
-    def __init__(self, slots: Sequence[_Slot], packets: Sequence[tuple[TileAt, int]]) -> None:
+    def __init__(
+        self,
+        slots: Sequence[_Slot],
+        packets: Sequence[tuple[int, int]],
+        make: Callable[[isa.Tile, int, int], list[isa.Instruction]],
+    ) -> None:
         self._slots = slots
         self._packets = packets
+        self._make = make
         self._asked = 0
+        self._made: dict[tuple[int, int, int], list[isa.Instruction]] = {}
 
-    def due(self, used: int) -> Iterator[tuple[_Slot, tuple[TileAt, int]]]:
+    def due(self, used: int) -> Iterator[tuple[_Slot, tuple[int, int]]]:
         """Return the packets to load before packet `used` is: it, and as many more as there are buffers."""
         while self._asked < min(len(self._packets), used + len(self._slots)):
             number = self._asked
             self._asked += 1
             yield self._slots[number % len(self._slots)], self._packets[number]
+
+    def load(self, slot: _Slot, packet: tuple[int, int]) -> list[isa.Instruction]:
+        """Return the load of a packet into a slot, made once."""
+        key = (slot.tile.address, *packet)
+        made = self._made.get(key)
+        if made is None:
+            made = self._made[key] = self._make(slot.tile, *packet)
+        return made
 
 
 class _Core:
@@ -246,7 +271,7 @@ class FixpipeDrain:
         cut, y = self._cut, self._y
         dst = y.offset((at.row * cut.bm * cut.n + at.column * cut.bn) * y.dtype.size)
         yield done.wait
-        yield isa.store_nd(dst, acc, cut.height(at), cut.width(at), pitch=cut.n, relu=self._relu)
+        yield isa.store_nd(dst, acc, cut.height(at.row), cut.width(at.column), pitch=cut.n, relu=self._relu)
         yield free.set
 
     def end(self) -> Steps:
@@ -276,7 +301,7 @@ class VectorDrain:
     def store(self, at: TileAt, acc: isa.Tile, done: Event, free: Event) -> Steps:
         """Yield the way of a tile: to UB, the vector's work, to global memory."""
         cut = self._cut
-        width, rows = cut.product_width(cut.width(at)), cut.product_height(cut.height(at))
+        width, rows = cut.product_width(cut.width(at.column)), cut.product_height(cut.height(at.row))
         yield done.wait
         for first in range(0, width, self._wide):
             piece = self._pieces[self._next]
@@ -293,13 +318,13 @@ class VectorDrain:
                 yield from self._c.vector(isa.Relu, count=columns * rows, dst=piece.tile, src=piece.tile)
             yield piece.full.set
             yield piece.full.wait
-            yield from self._to_memory(at, piece.tile, first, min(self._wide, cut.width(at) - first))
+            yield from self._to_memory(at, piece.tile, first, min(self._wide, cut.width(at.column) - first))
             yield piece.free.set
 
     def _to_memory(self, at: TileAt, piece: isa.Tile, first: int, columns: int) -> Steps:
         """Yield the stores of a piece: whole fractals at once, and the columns of a part of one."""
         cut, size = self._cut, self._y.dtype.size
-        height = cut.height(at)
+        height = cut.height(at.row)
         rows = cut.product_height(height)
         dst = self._y.offset((at.row * cut.bm * cut.n + at.column * cut.bn + first) * size)
         whole = columns // 16 * 16 if cut.n <= 65535 else 0

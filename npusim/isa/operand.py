@@ -205,7 +205,10 @@ class Access(NamedTuple):
             starts = (np.arange(count, dtype=np.int64)[:, None] * stride + starts).ravel()
         if len(starts) == 1:
             return [(int(starts[0]), int(starts[0]) + size)] if size else []
-        return merge_runs((int(s), int(s) + size) for s in starts)
+        lows = starts.tolist()
+        if size and lows and int(np.diff(starts).min()) > size:  # in order and apart, as the rows of most matrices are
+            return list(zip(lows, (starts + size).tolist(), strict=True))
+        return merge_runs((low, low + size) for low in lows)
 
     @property
     def total(self) -> int:
