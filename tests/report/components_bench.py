@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from npusim import load_chip, program, simulate
-from npusim.report.component_run import components
+from npusim import components, load_chip, program, simulate
+from npusim.program.program import make_inputs
 
 PATHS = ["l1_to_l0a", "l1_to_l0b", "fill_l1", "l0c_to_ub", "ub_to_l1", "l1_to_ub"]
 PORTS = ["gm_to_ub", "gm_to_l1", "ub_to_gm"]
@@ -21,14 +21,28 @@ def plain_chip(**overrides):
     return load_chip("ascend-310", overrides=zero | wide | dotted)
 
 
-def run(stream, chip, segments=None, *, blocks=1, l2="warm", **options):
-    """Time a stream function on coupled or vector cores and return its components."""
+def built(stream, segments):
+    """Return a program of a stream function on coupled or vector cores; `segments` makes its arrays."""
 
     @program(name="bench")
-    def bench(k):
+    def bench(k, *, blocks: int = 1):
         """Run a stream."""
         made = segments(k) if segments else ()
         kind = "coupled" if k.chip.coupled else "vector"
         k.launch("bench", blocks=blocks, **{kind: lambda c: stream(c, *made)})
 
-    return components(simulate(bench, chip, l2=l2, timing_only=True, spans=True), **options)
+    return bench
+
+
+def run(stream, chip, segments=None, *, blocks=1, l2="warm"):
+    """Time a stream function and return its components."""
+    options = {"l2": l2, "timing_only": True, "spans": True}
+    return components(simulate(built(stream, segments), chip, blocks=blocks, **options))
+
+
+def outputs(stream, chip, segments, *, blocks=1):
+    """Run a stream function with all checks and return inputs and outputs by name."""
+    maker = built(stream, segments)
+    inputs = make_inputs(maker.build(chip, {"blocks": blocks}), 0)
+    report = simulate(maker, chip, inputs=inputs, blocks=blocks)
+    return inputs, report.outputs
