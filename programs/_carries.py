@@ -1,15 +1,16 @@
 """What vector cores do in the scan programs: sum pieces, and add carries row by row or tile by tile.
 
-All that a piece needs between its load and its store is a list of instructions that is made once for every
-buffer: pieces differ in their addresses in global memory only.
+All that a piece needs between its load and its store is a macro that is made once for every buffer: pieces
+differ in their addresses in global memory only.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator
 from functools import cache
+from typing import Any
 
-from npusim import Kernel, Pipe, Reg, isa
+from npusim import Kernel, Macro, Pipe, Reg, isa
 from npusim.isa.vector.forms import reduce_sum
 
 CARRY, TOTAL, PART = Reg(0), Reg(1), Reg(2)
@@ -18,7 +19,8 @@ CARRY, TOTAL, PART = Reg(0), Reg(1), Reg(2)
 COUNTING = isa.State(counter_mode=True, mask=0)
 """State for forms whose mask must be set, whatever it was."""
 
-Steps = Iterator[isa.Instruction]
+Item = isa.Instruction | Macro
+Steps = Iterator[Item]
 
 
 def carry_row(row: isa.Tile, count: int, counted: object) -> list[isa.Instruction]:
@@ -69,7 +71,7 @@ class Pieces:
         for event in (*self._free, *self._stored, self._read):
             yield event.wait
 
-    def load(self, x: isa.Tile) -> Iterator[isa.Instruction]:
+    def load(self, x: isa.Tile) -> Generator[Item, Any, int]:
         """Load elements, and return the number of the buffer that holds them."""
         slot = self._loads % len(self.sources)
         self._loads += 1
@@ -85,48 +87,51 @@ class Pieces:
             yield isa.copy_out(y, self.sums[slot].flat(0, y.size))
         yield self._stored[slot].set
 
-    def _copy(self, slot: int, count: int, read_back: bool) -> list[isa.Instruction]:
-        """Return what moves a loaded piece to where it is computed and stored. Where sums are read back, it
-        waits for the read-back before.
+    def _ready(self, slot: int, read_back: bool) -> list[isa.Instruction]:
+        """Return the waits for a loaded piece and for room; where sums are read back, for the read-back
+        before, too.
         """
+        waits = [self._loaded[slot].wait, self._stored[slot].wait]
+        return [*waits, self._read.wait] if read_back else waits
+
+    def _copy(self, slot: int, count: int) -> list[isa.Instruction]:
+        """Return what moves a loaded piece to where it is computed and stored."""
         source, sums = self.sources[slot], self.sums[slot]
         return [
-            self._loaded[slot].wait,
-            self._stored[slot].wait,
-            *([self._read.wait] if read_back else []),
             *isa.contiguous(isa.Copy, count=count, state=COUNTING, dst=sums, src=source),
             self._free[slot].set,
             isa.PipeBarrier(on=Pipe.V),
         ]
 
-    def _add_to_rows(self, slot: int, count: int, s: int) -> Sequence[isa.Instruction]:
+    def _add_to_rows(self, slot: int, count: int, s: int) -> tuple[Item, ...]:
         """Return the body that adds the carry to each row of s, and makes its last entry the next carry.
 
         The read-back stops the scalar unit, which issues everything else, so no load is issued meanwhile.
         """
         sums = self.sums[slot]
-        body = [*self._copy(slot, count, True), isa.SetVectorMask(mask=s)]
+        body = [*self._copy(slot, count), isa.SetVectorMask(mask=s)]
         rows, rest = divmod(count, s)
         for row in range(rows):
             body += carry_row(sums.flat(row * s, s), s, self.counted)
         if rest:
             body.append(isa.SetVectorMask(mask=rest))
             body += carry_row(sums.flat(rows * s, rest), rest, self.counted)
-        return (*body, self._read.set, self._summed[slot].set)
+        body += [self._read.set, self._summed[slot].set]
+        return (*self._ready(slot, True), Macro(body))
 
-    def _add_to_tile(self, slot: int, count: int, last: bool) -> Sequence[isa.Instruction]:
+    def _add_to_tile(self, slot: int, count: int, last: bool) -> tuple[Item, ...]:
         """Return the body that adds the carry to a piece of a tile; behind the last piece of a tile its last
         entry becomes the next carry.
         """
         sums = self.sums[slot]
         add = isa.contiguous(isa.Adds, count=count, state=COUNTING, dst=sums, src=sums, scalar=CARRY)
-        body = [*self._copy(slot, count, last), *add]
+        body = [*self._copy(slot, count), *add]
         if last:
             body += [self.counted.set, self.counted.wait]
             body += [isa.GetValue(reg=CARRY.index, src=sums.flat(count - 1, 1)), self._read.set]
-        return (*body, self._summed[slot].set)
+        return (*self._ready(slot, last), Macro([*body, self._summed[slot].set]))
 
-    def _sum_up(self, slot: int, count: int, x: isa.DType) -> Sequence[isa.Instruction]:
+    def _sum_up(self, slot: int, count: int, x: isa.DType) -> tuple[Item, ...]:
         """Return the body that adds the sum of a loaded piece to `TOTAL`; nothing is stored.
 
         Halves are widened and summed by trees; bytes go to int32 by way of halves, and halves of the piece
@@ -134,7 +139,7 @@ class Pieces:
         """
         source, sums = self.sources[slot], self.sums[slot]
         given = source.as_type(x)
-        body: list[isa.Instruction] = [self._loaded[slot].wait, self._read.wait]
+        body: list[isa.Instruction] = []
         barrier = isa.PipeBarrier(on=Pipe.V)
         if x is isa.F16:
             body += isa.contiguous(isa.Cast, count=count, state=COUNTING, dst=sums, src=given)
@@ -179,4 +184,4 @@ class Pieces:
         for entry in range(entries):
             body.append(isa.GetValue(reg=PART.index, src=self.one.flat(entry, 1)))
             body.append(add_to(TOTAL, PART, self.dtype))
-        return (*body, self._read.set)
+        return (self._loaded[slot].wait, self._read.wait, Macro([*body, self._read.set]))

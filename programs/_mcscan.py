@@ -6,7 +6,7 @@ themselves. All cores meet. Phase 2: the vector cores add to the local sums what
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,12 +14,10 @@ import numpy as np
 from npusim import Builder, Expected, Kernel, isa
 from npusim.units import ceil_div
 
-from ._carries import Pieces
+from ._carries import Item, Pieces, Steps
 from ._cube_scan import BlockScan, RowScan
 from ._multi_core import Exchange, Padding, Part, first_carry, l2_elements, parts, span
 from ._prefix_sum import multi_core_sums
-
-Steps = Iterator[isa.Instruction]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,7 +26,7 @@ class Method:
 
     scan: Callable[[Kernel], RowScan | BlockScan]
     """Makes what sums tiles on a cube core."""
-    complete: Callable[[Pieces, int], Sequence[isa.Instruction]]
+    complete: Callable[[Pieces, int], tuple[Item, ...]]
     """Returns what completes the piece in a buffer."""
     piece: int
     """Elements that a vector core works on at a time."""

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import NamedTuple
 
 from npusim import Kernel, Pipe, isa
 from npusim.config.chip import Chip
 from npusim.units import align_up, ceil_div
 
-from ._carries import CARRY, PART, TOTAL, Pieces, add_to
-
-Steps = Iterator[isa.Instruction]
+from ._carries import CARRY, PART, TOTAL, Pieces, Steps, add_to
 
 
 def span(index: int, each: int, total: int) -> range:

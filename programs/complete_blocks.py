@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Literal
 
 import numpy as np
 from pydantic import PositiveInt
 
-from npusim import Builder, Expected, Kernel, isa, program
+from npusim import Builder, Expected, Kernel, program
 from npusim.units import ceil_div
 
-from ._carries import Pieces
+from ._carries import Pieces, Steps
 from ._multi_core import Exchange, first_carry, span
 from ._prefix_sum import completed_sums, elements, sizes
 
@@ -40,7 +40,7 @@ def complete_blocks(
     y = k.output("y", (n,), dtype)
     each = ceil_div(tiles, vectors)
 
-    def vector(c: Kernel) -> Iterator[isa.Instruction]:
+    def vector(c: Kernel) -> Steps:
         pieces = Pieces(c, half, y.dtype, buffers=2)
         exchange = Exchange(c, r, c.block)
         yield from pieces.start()

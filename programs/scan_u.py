@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from functools import cache
 from typing import Literal
 
 import numpy as np
 from pydantic import PositiveInt
 
-from npusim import Builder, Expected, Kernel, Pipe, isa, program
+from npusim import Builder, Expected, Kernel, Macro, Pipe, isa, program
 from npusim.errors import ConfigError
 
 from ._carries import CARRY, carry_row
@@ -50,7 +51,7 @@ def scan_u(
             yield isa.CrossCoreWaitFlag(group=isa.Group.CUBE_VECTOR, id=TAKEN)
         yield from rows.stop()
 
-    def vector(c: Kernel) -> Iterator[isa.Instruction]:
+    def vector(c: Kernel) -> Iterator[isa.Instruction | Macro]:
         taken = isa.CrossCoreSetFlag(group=isa.Group.CUBE_VECTOR, on=Pipe.MTE3, id=TAKEN)
         ready = isa.CrossCoreWaitFlag(group=isa.Group.CUBE_VECTOR, id=READY)
         if c.core.number:  # the second vector core only takes part in the flags
@@ -64,7 +65,11 @@ def scan_u(
         everything = isa.PipeBarrier(on=Pipe.ALL)
         yield isa.ScalarAlu(op=isa.ScalarOp.MOV, reg=CARRY.index, a=0, dtype=y.dtype)
         yield stored.set
-        add_row = {r: carry_row(sums[r], s, counted) for r in range(s)}
+
+        @cache
+        def add_rows(rows: int) -> Macro:
+            return Macro([op for r in range(rows) for op in carry_row(sums[r], s, counted)])
+
         for t in range(tiles):
             count = min(tile, n - t * tile)
             yield taken
@@ -77,8 +82,8 @@ def scan_u(
             yield isa.PipeBarrier(on=Pipe.V)
             rows, rest = divmod(count, s)
             yield from c.counter(s)
-            for r in range(rows):
-                yield from add_row[r]
+            if rows:
+                yield add_rows(rows)
             if rest:
                 yield from c.counter(rest)
                 yield from carry_row(sums.flat(rows * s, rest), rest, counted)
