@@ -28,13 +28,15 @@ def add(
     buffers: Literal[1, 2] = 2,
     place: Literal["free", "packed"] = "free",
     cores: NonNegativeInt = 0,
+    l2_bypass: bool = False,
 ) -> None:
     """Add two arrays of n elements on all vector cores, or on so many.
 
     A core takes pieces of `piece` bytes of each array with `buffers` pieces under way. `place=packed` lays
     the pieces one behind the other in the unified buffer, where both sources of a repeat may lie in the same
     bank groups; `place=free` puts them half the groups apart and the results into a bank of their own. Sums
-    are rounded once; those of halves saturate, and NaN becomes zero.
+    are rounded once; those of halves saturate, and NaN becomes zero. With `l2_bypass` the loads do not
+    stay in L2.
     """
     x, y = k.input("x", (n,), dtype, _numbers(n, dtype)), k.input("y", (n,), dtype, _numbers(n, dtype))
     z = k.output("z", (n,), dtype)
@@ -55,8 +57,8 @@ def add(
             length = min(count, part.stop - start)
             right = rights[number % buffers]
             left = yield from loads.alloc()
-            yield isa.copy_in(left.flat(0, length), x.flat(start, length))
-            yield isa.copy_in(right.flat(0, length), y.flat(start, length))
+            yield isa.copy_in(left.flat(0, length), x.flat(start, length), l2_bypass=l2_bypass)
+            yield isa.copy_in(right.flat(0, length), y.flat(start, length), l2_bypass=l2_bypass)
             yield from loads.enque()
             left = yield from loads.deque()
             result = yield from stores.alloc()

@@ -22,11 +22,12 @@ def copy(
     piece: PositiveInt = 32768,
     buffers: Annotated[int, Field(ge=1, le=4)] = 2,
     cores: NonNegativeInt = 0,
+    l2_bypass: bool = False,
 ) -> None:
     """Copy n elements through the unified buffers of all vector cores, or of so many.
 
     A core copies its share in pieces of `piece` bytes with `buffers` pieces under way. Bits are copied, so
-    NaN and infinities stay as they are.
+    NaN and infinities stay as they are. With `l2_bypass` the loads do not stay in L2.
     """
     x, y = k.input("x", (n,), dtype), k.output("y", (n,), dtype)
     size = x.dtype.size
@@ -39,7 +40,7 @@ def copy(
         for start in range(part.start, part.stop, count):
             length = min(count, part.stop - start)
             free = yield from tiles.alloc()
-            yield isa.copy_in(free.flat(0, length), x.flat(start, length))
+            yield isa.copy_in(free.flat(0, length), x.flat(start, length), l2_bypass=l2_bypass)
             yield from tiles.enque()
             full = yield from tiles.deque()
             yield isa.copy_out(y.flat(start, length), full.flat(0, length))

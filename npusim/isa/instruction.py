@@ -85,6 +85,8 @@ class Transfer(NamedTuple):
     write: bool
     port_cycles: int
     """Cycles that the data occupies the core's own port."""
+    bypass: bool = False
+    """Whether L2 stays as it is: bytes that it lacks are not kept there."""
 
 
 class Work(NamedTuple):

@@ -10,7 +10,7 @@ from npusim.config.chip import Chip
 from npusim.isa.instruction import Array
 from npusim.machine.timing.engine import LaunchTiming
 
-MODEL_REVISION = 1
+MODEL_REVISION = 2
 """Raised whenever a golden cycle count changes, so that results of two timing models are never mixed."""
 
 

@@ -35,13 +35,15 @@ class Plain:
         self.l2 = L2(chip, segments, l2)
         self.accesses = []
         """Times at which transfers looked their bytes up in L2."""
-        access = self.l2.access
+        self.l2.access = self.noted(self.l2.access)
+        self.l2.bypass = self.noted(self.l2.bypass)
 
+    def noted(self, access):
         def noted(*args, **options):
             self.accesses.append(self.env.now)
             return access(*args, **options)
 
-        self.l2.access = noted
+        return noted
 
     @property
     def tied(self):

@@ -63,8 +63,8 @@ def vector_work(draw: Any) -> Any:
 def load(draw: Any, space: Space = Space.UB) -> Any:
     blocks = draw(st.sampled_from([1, 2, 7, 64, 300, 1024]))
     if draw(st.booleans()):
-        source = gm(draw, isa.F32, 32 * blocks)
-        return isa.DataCopy(dst=at(space, isa.F32), src=source, block_len=blocks)
+        source, past = gm(draw, isa.F32, 32 * blocks), draw(st.booleans())
+        return isa.DataCopy(dst=at(space, isa.F32), src=source, block_len=blocks, l2_bypass=past)
     rows = draw(st.integers(1, 8))
     source = gm(draw, isa.F32, 32 * 8 * (2 + 5))
     return isa.DataCopy(dst=at(space, isa.F32), src=source, block_len=2, block_count=rows, src_gap=5)
@@ -72,7 +72,8 @@ def load(draw: Any, space: Space = Space.UB) -> Any:
 
 def store(draw: Any) -> Any:
     blocks = draw(st.sampled_from([1, 3, 16, 200, 1024]))
-    return isa.DataCopy(dst=gm(draw, isa.F32, 32 * blocks), src=at(Space.UB, isa.F32), block_len=blocks)
+    target, past = gm(draw, isa.F32, 32 * blocks), draw(st.booleans())
+    return isa.DataCopy(dst=target, src=at(Space.UB, isa.F32), block_len=blocks, l2_bypass=past)
 
 
 def scalar_work(draw: Any) -> Any:

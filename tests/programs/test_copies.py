@@ -26,7 +26,10 @@ def bits(size, dtype):
 def test_every_bit_is_copied(dtype, buffers, cores):
     for n in SIZES:
         x = bits(n, dtype)
-        report = simulate("copy", TOY, inputs={"x": x}, piece=256, buffers=buffers, cores=cores)
+        past = buffers == 4
+        report = simulate(
+            "copy", TOY, inputs={"x": x}, piece=256, buffers=buffers, cores=cores, l2_bypass=past
+        )
         assert report.outputs["y"].tobytes() == x.tobytes()
         assert report.values.ok
         assert report.gm.read_bytes == report.gm.write_bytes == x.nbytes
@@ -88,7 +91,14 @@ def test_sums_are_exact(dtype, place, buffers, cores):
     for n in SIZES:
         x, y = (rng.integers(-1000, 1000, n).astype(dtype) for _ in range(2))
         report = simulate(
-            "add", TOY, inputs={"x": x, "y": y}, piece=256, place=place, buffers=buffers, cores=cores
+            "add",
+            TOY,
+            inputs={"x": x, "y": y},
+            piece=256,
+            place=place,
+            buffers=buffers,
+            cores=cores,
+            l2_bypass=n % 2 == 0,
         )
         np.testing.assert_array_equal(report.outputs["z"], x.astype(int) + y)
         assert report.values.ok

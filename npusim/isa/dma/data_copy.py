@@ -47,7 +47,8 @@ class DataCopy(Movement):
     A block is 32 bytes; on the way to the bias table 64, to the fixpipe buffer 128. A gap is what lies
     between the end of a row and the start of the next, in blocks of 32 bytes at the source, in blocks of the
     copy at the destination. Source and destination have one element type; a bias may widen from f16 or bf16
-    to f32, and its blocks are those written. Stores to GM obey the atomic mode.
+    to f32, and its blocks are those written. Stores to GM obey the atomic mode. With `l2_bypass` a transfer
+    with GM leaves the cache as it is, except for bytes that it holds already (the vendor's cache hint).
     Cost: the port of the core to GM, or issue + bytes / rate of the path inside the core.
     """
 
@@ -57,6 +58,7 @@ class DataCopy(Movement):
     block_count: int = 1
     src_gap: int = 0
     dst_gap: int = 0
+    l2_bypass: bool = False
 
     @property
     def pipe(self) -> Pipe:
@@ -86,6 +88,8 @@ class DataCopy(Movement):
         self.check_path(chip, _ROUTES[self.src.space, self.dst.space][1])
         if not chip.coupled and {self.src.space, self.dst.space} == {UB, L1}:
             raise self.error(f"ub and l1 are in different cores of {chip.name}; go through gm")
+        if self.l2_bypass and GM not in (self.src.space, self.dst.space):
+            raise self.error("l2_bypass is for transfers with gm; leave it out")
         unit = f"blocks of {self._unit} bytes"
         self.check_range("block_count", 1, 4095)
         short = self.block_len < 1 and UB in (self.src.space, self.dst.space)
@@ -133,9 +137,9 @@ class DataCopy(Movement):
         nbytes = self.block_count * self.block_len * self._unit
         elements = nbytes * 8 // self.dst.dtype.bits
         if self.src.space is GM:
-            return port_work(chip, name, self.reads(state)[0], elements, write=False)
+            return port_work(chip, name, self.reads(state)[0], elements, write=False, bypass=self.l2_bypass)
         if self.dst.space is GM:
-            return port_work(chip, name, self.writes(state)[0], elements, write=True)
+            return port_work(chip, name, self.writes(state)[0], elements, write=True, bypass=self.l2_bypass)
         return path_work(chip, name, nbytes, elements)
 
     @classmethod

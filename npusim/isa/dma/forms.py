@@ -10,7 +10,9 @@ from npusim.isa.operand import Operand, Tile
 from npusim.units import BLOCK_BYTES, align_up
 
 
-def copy_in(dst: Tile, src: Operand, *, pitch: int | None = None) -> DataCopy | DataCopyPad:
+def copy_in(
+    dst: Tile, src: Operand, *, pitch: int | None = None, l2_bypass: bool = False
+) -> DataCopy | DataCopyPad:
     """Load a tile of UB or L1 from GM: as one run, or row by row from rows that lie `pitch` elements apart.
 
     Rows that are no multiple of 32 bytes need DataCopyPad, which exists for UB only; each row then starts at
@@ -20,11 +22,20 @@ def copy_in(dst: Tile, src: Operand, *, pitch: int | None = None) -> DataCopy | 
     gap = 0 if pitch is None else dst.dtype.bytes_of(pitch) - nbytes
     if _whole(nbytes, gap) or dst.space is not UB:
         blocks = nbytes // BLOCK_BYTES if nbytes % BLOCK_BYTES == 0 else 0
-        return DataCopy(dst=dst, src=src, block_count=rows, block_len=blocks, src_gap=gap // BLOCK_BYTES)
-    return DataCopyPad(dst=dst, src=src, block_count=rows, block_len=nbytes, src_gap=gap)
+        return DataCopy(
+            dst=dst,
+            src=src,
+            block_count=rows,
+            block_len=blocks,
+            src_gap=gap // BLOCK_BYTES,
+            l2_bypass=l2_bypass,
+        )
+    return DataCopyPad(dst=dst, src=src, block_count=rows, block_len=nbytes, src_gap=gap, l2_bypass=l2_bypass)
 
 
-def copy_out(dst: Operand, src: Tile, *, pitch: int | None = None) -> DataCopy | DataCopyPad:
+def copy_out(
+    dst: Operand, src: Tile, *, pitch: int | None = None, l2_bypass: bool = False
+) -> DataCopy | DataCopyPad:
     """Store a tile of UB to GM: as one run, or row by row into rows that lie `pitch` elements apart.
 
     Rows that are no multiple of 32 bytes are stored by DataCopyPad, which expects each to start at a block
@@ -34,8 +45,15 @@ def copy_out(dst: Operand, src: Tile, *, pitch: int | None = None) -> DataCopy |
     gap = 0 if pitch is None else src.dtype.bytes_of(pitch) - nbytes
     if _whole(nbytes, gap):
         blocks = nbytes // BLOCK_BYTES
-        return DataCopy(dst=dst, src=src, block_count=rows, block_len=blocks, dst_gap=gap // BLOCK_BYTES)
-    return DataCopyPad(dst=dst, src=src, block_count=rows, block_len=nbytes, dst_gap=gap)
+        return DataCopy(
+            dst=dst,
+            src=src,
+            block_count=rows,
+            block_len=blocks,
+            dst_gap=gap // BLOCK_BYTES,
+            l2_bypass=l2_bypass,
+        )
+    return DataCopyPad(dst=dst, src=src, block_count=rows, block_len=nbytes, dst_gap=gap, l2_bypass=l2_bypass)
 
 
 def nd_to_nz(
@@ -46,6 +64,7 @@ def nd_to_nz(
     *,
     pitch: int | None = None,
     height: int | None = None,
+    l2_bypass: bool = False,
 ) -> DataCopyNd2Nz:
     """Load a row-major matrix from GM into columns of fractals in L1.
 
@@ -59,6 +78,7 @@ def nd_to_nz(
         d_value=columns,
         src_d_value=columns if pitch is None else pitch,
         dst_c0_stride=align_up(rows, 16) if height is None else height,
+        l2_bypass=l2_bypass,
     )
 
 

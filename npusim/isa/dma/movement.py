@@ -130,12 +130,14 @@ def _cycles(rate: Port | Path, nbytes: int, elements: int) -> tuple[int, str]:
     return math.ceil(elements / rate.elements_per_cycle), "elements_per_cycle"
 
 
-def port_work(chip: Chip, name: str, access: Access, elements: int, *, write: bool) -> Work:
+def port_work(
+    chip: Chip, name: str, access: Access, elements: int, *, write: bool, bypass: bool = False
+) -> Work:
     """Return the cost of a transfer with GM: the pipe is taken for the issue, the port for the data."""
     port: Port = getattr(chip.ports, name)
     cycles, rate = _cycles(port, access.total, elements)
     prices = (f"ports.{name}.{rate}", f"ports.{name}.issue_cycles")
-    return Work(port.issue_cycles, transfer=Transfer(name, access, write, cycles), prices=prices)
+    return Work(port.issue_cycles, transfer=Transfer(name, access, write, cycles, bypass), prices=prices)
 
 
 def path_work(chip: Chip, name: str, nbytes: int, elements: int) -> Work:

@@ -22,7 +22,7 @@ class DataCopyNd2Nz(Movement):
     dst_n_stride`, so that a matrix becomes columns of 16-row fractals, each 16 rows of 32 bytes, when
     `dst_c0_stride` is the number of rows rounded up to 16. The tail of the last piece is not written. Rows
     lie `src_d_value` elements apart, matrices `src_matrix_stride` elements in GM and `dst_matrix_stride`
-    elements in L1.
+    elements in L1. With `l2_bypass` the cache stays as it is.
     Cost: the port of the core to GM.
     """
 
@@ -36,6 +36,7 @@ class DataCopyNd2Nz(Movement):
     nd_num: int = 1
     src_matrix_stride: int = 0
     dst_matrix_stride: int = 1
+    l2_bypass: bool = False
 
     pipe: ClassVar[Pipe] = Pipe.MTE2
 
@@ -113,7 +114,8 @@ class DataCopyNd2Nz(Movement):
     def work(self, chip: Chip, state: State) -> Work:
         """Return the cost of the port."""
         elements = self.nd_num * self.n_value * self.d_value
-        return port_work(chip, "gm_to_l1", self._source(), elements, write=False)
+        source = self._source()
+        return port_work(chip, "gm_to_l1", source, elements, write=False, bypass=self.l2_bypass)
 
     @classmethod
     def example(cls) -> DataCopyNd2Nz:

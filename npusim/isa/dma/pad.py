@@ -23,7 +23,8 @@ class DataCopyPad(Movement):
     A load may put `left_pad` and `right_pad` elements of the pad value (`SetControl(PAD_BITS)`) before and
     behind every row, and fills the rest of the last 32-byte block with the first element of the row. A store
     writes exactly the bytes. A gap is what lies between the end of a row and the start of the next, in bytes
-    in GM, in 32-byte blocks in UB. Stores to GM obey the atomic mode.
+    in GM, in 32-byte blocks in UB. Stores to GM obey the atomic mode. With `l2_bypass` the cache stays as it
+    is, except for bytes that it holds already.
     Cost: the port of the core to GM.
     """
 
@@ -35,6 +36,7 @@ class DataCopyPad(Movement):
     dst_gap: int = 0
     left_pad: int = 0
     right_pad: int = 0
+    l2_bypass: bool = False
 
     @property
     def pipe(self) -> Pipe:
@@ -118,9 +120,9 @@ class DataCopyPad(Movement):
     def work(self, chip: Chip, state: State) -> Work:
         """Return the cost of the port."""
         elements = self.block_count * self.block_len // self.src.dtype.size
-        if self._loads:
-            return port_work(chip, "gm_to_ub", self.reads(state)[0], elements, write=False)
-        return port_work(chip, "ub_to_gm", self.writes(state)[0], elements, write=True)
+        rows = self.reads(state)[0] if self._loads else self.writes(state)[0]
+        name = "gm_to_ub" if self._loads else "ub_to_gm"
+        return port_work(chip, name, rows, elements, write=not self._loads, bypass=self.l2_bypass)
 
     @classmethod
     def example(cls) -> DataCopyPad:

@@ -2,22 +2,39 @@
 back.
 
 Write-back, write-allocate without fetch, least recently used out first, at a granule the chip gives. A
-granule remembers the hull of the bytes that were touched in it, so that reading another part of it is a miss.
+granule knows exactly which of its bytes were touched, so that reading others is a miss. Bytes that are on
+their way from main memory hit, but who hits them waits for the transfer that fetches them.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Literal, NamedTuple
 
 from npusim.config.chip import Chip
-from npusim.isa.operand import Access
+from npusim.isa.operand import Access, Space, merge_runs
 from npusim.program.program import SegmentSpec
 from npusim.units import align_up
 
 L2State = Literal["cold", "warm", "dirty"]
 """At the start: empty; holding the program's inputs; or full of somebody else's dirty lines."""
+
+
+class Fetch:
+    """A transfer that brings bytes from main memory; later accesses that hit these bytes wait for its end."""
+
+    __slots__ = ("over", "waiting")
+
+    def __init__(self) -> None:
+        self.over = False
+        self.waiting: list[Callable[[], None]] = []
+
+    def end(self) -> None:
+        """Let those who wait go on."""
+        self.over = True
+        for done in self.waiting:
+            done()
 
 
 class Touched(NamedTuple):
@@ -28,6 +45,46 @@ class Touched(NamedTuple):
     """Read from main memory."""
     evicted: int
     """Written back to main memory."""
+    awaited: tuple[Fetch, ...] = ()
+    """Transfers under way that fetch what was hit."""
+
+
+class Line:
+    """What a granule holds: the touched bytes, whether any was written, and who fetches them."""
+
+    __slots__ = ("dirty", "fetch", "high", "low", "runs")
+
+    def __init__(self, low: int, high: int, dirty: bool, fetch: Fetch | None) -> None:
+        self.low, self.high, self.dirty, self.fetch = low, high, dirty, fetch
+        self.runs: list[tuple[int, int]] | None = None
+        """The touched bytes where they are more than the one run from `low` to `high`."""
+
+    def known(self, low: int, high: int) -> int:
+        """Return how many bytes of a run are there."""
+        if self.runs is None:
+            return max(0, min(high, self.high) - max(low, self.low))
+        return sum(max(0, min(high, stop) - max(low, start)) for start, stop in self.runs)
+
+    def add(self, low: int, high: int) -> None:
+        """Add a run of bytes."""
+        if self.runs is None and low <= self.high and high >= self.low:
+            self.low, self.high = min(low, self.low), max(high, self.high)
+            return
+        runs = merge_runs([*(self.runs or [(self.low, self.high)]), (low, high)])
+        self.low, self.high = runs[0][0], runs[-1][1]
+        self.runs = runs if len(runs) > 1 else None
+
+    @property
+    def held(self) -> int:
+        """Number of touched bytes."""
+        return self.known(self.low, self.high)
+
+
+def _runs(access: Access) -> Sequence[tuple[int, int]]:
+    """Return the runs of an access; quick for the most common, that of one run."""
+    if access.counts or not access.size:
+        return access.runs()
+    return ((access.start, access.start + access.size),)
 
 
 class L2:
@@ -36,7 +93,7 @@ class L2:
     def __init__(self, chip: Chip, segments: Sequence[SegmentSpec], state: L2State) -> None:
         self._granule = chip.l2.granule_bytes
         self._room = max(1, chip.l2.size_mib * 1024 * 1024 // self._granule)
-        self._lines: OrderedDict[int, tuple[int, int, bool]] = OrderedDict()
+        self._lines: OrderedDict[int, Line] = OrderedDict()
         self._bases: list[int] = []
         base = 0
         for spec in segments:
@@ -47,37 +104,66 @@ class L2:
         if state == "warm":
             for index, spec in enumerate(segments):
                 if spec.role in ("input", "inout", "constant"):
-                    self._touch(self._bases[index], self._bases[index] + spec.nbytes, write=False)
+                    self.access(Access(Space.GM, index, 0, spec.nbytes), write=False)
 
-    def access(self, access: Access, *, write: bool) -> Touched:
-        """Touch the bytes of an access, in address order."""
+    def access(self, access: Access, *, write: bool, fetch: Fetch | None = None) -> Touched:
+        """Touch the bytes of an access, in address order; `fetch` stands for the transfer that does it."""
         base = self._bases[access.segment]
-        hit = miss = evicted = 0
-        for start, stop in access.runs():
-            found = self._touch(base + start, base + stop, write=write)
-            hit, miss, evicted = hit + found.hit, miss + found.miss, evicted + found.evicted
-        return Touched(hit, miss, evicted)
-
-    def _touch(self, start: int, stop: int, *, write: bool) -> Touched:
         granule, lines = self._granule, self._lines
         hit = miss = evicted = 0
-        for index in range(start // granule, -(-stop // granule)):
-            low, high = max(start, index * granule), min(stop, (index + 1) * granule)
-            line = lines.get(index)
-            if line is None:
-                evicted += self._make_room()
-                lines[index] = (low, high, write)
-                present = 0
-            else:
+        awaited: list[Fetch] = []
+        for first, last in _runs(access):
+            start, stop = base + first, base + last
+            for index in range(start // granule, -(-stop // granule)):
+                low, high = max(start, index * granule), min(stop, (index + 1) * granule)
+                line = lines.get(index)
+                if line is None:
+                    evicted += self._make_room()
+                    lines[index] = Line(low, high, write, None if write else fetch)
+                    if write:
+                        hit += high - low
+                    else:
+                        miss += high - low
+                    continue
                 lines.move_to_end(index)
-                present = max(0, min(high, line[1]) - max(low, line[0]))
-                lines[index] = (min(low, line[0]), max(high, line[1]), line[2] or write)
-            if write:
-                hit += high - low
-            else:
+                if write:
+                    line.add(low, high)
+                    line.dirty = True
+                    hit += high - low
+                    continue
+                present = line.known(low, high)
                 hit += present
-                miss += high - low - present
-        return Touched(hit, miss, evicted)
+                by = line.fetch
+                if present and by is not None and not by.over and by is not fetch and by not in awaited:
+                    awaited.append(by)
+                if present < high - low:
+                    miss += high - low - present
+                    line.add(low, high)
+                    line.fetch = fetch
+        return Touched(hit, miss, evicted, tuple(awaited))
+
+    def bypass(self, access: Access, *, write: bool) -> Touched:
+        """Look an access up that leaves the cache as it is: reads take what is there and the rest from main
+        memory, writes go to main memory and to the copy in the cache where there is one.
+        """
+        base = self._bases[access.segment]
+        granule, lines = self._granule, self._lines
+        total = hit = 0
+        awaited: list[Fetch] = []
+        for first, last in _runs(access):
+            start, stop = base + first, base + last
+            total += stop - start
+            if write:
+                continue
+            for index in range(start // granule, -(-stop // granule)):
+                line = lines.get(index)
+                if line is None:
+                    continue
+                present = line.known(max(start, index * granule), min(stop, (index + 1) * granule))
+                hit += present
+                if present and line.fetch is not None and not line.fetch.over and line.fetch not in awaited:
+                    awaited.append(line.fetch)
+        return Touched(total, 0, total) if write else Touched(hit, total - hit, 0, tuple(awaited))
 
     def _make_room(self) -> int:
         if len(self._lines) + self._foreign < self._room:
@@ -85,5 +171,5 @@ class L2:
         if self._foreign:
             self._foreign -= 1
             return self._granule
-        _, (low, high, dirty) = self._lines.popitem(last=False)
-        return high - low if dirty else 0
+        _, line = self._lines.popitem(last=False)
+        return line.held if line.dirty else 0

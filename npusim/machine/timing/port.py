@@ -11,7 +11,7 @@ import simpy
 
 from npusim.config.chip import Chip
 from npusim.isa.instruction import Transfer
-from npusim.machine.timing.l2 import L2
+from npusim.machine.timing.l2 import L2, Fetch
 from npusim.machine.timing.link import FairLink
 
 Ended = Callable[[int, int], None]
@@ -76,12 +76,16 @@ class Port:
         memory = self._memory
         env = memory.env
         start = int(env.now)
-        touched = memory.l2.access(transfer.access, write=transfer.write)
-        nbytes = touched.hit + touched.miss
+        fetch = None if transfer.write else Fetch()
+        if transfer.bypass:
+            hit, miss, evicted, awaited = memory.l2.bypass(transfer.access, write=transfer.write)
+        else:
+            hit, miss, evicted, awaited = memory.l2.access(transfer.access, write=transfer.write, fetch=fetch)
+        nbytes = hit + miss
         latency = memory.write_latency
         if not transfer.write:
-            latency = memory.miss_latency if touched.miss else memory.hit_latency
-        parts = 3
+            latency = memory.miss_latency if miss or awaited else memory.hit_latency
+        parts = 3 + len(awaited)
 
         def part_ended() -> None:
             nonlocal parts
@@ -92,15 +96,17 @@ class Port:
             if left > 0:
                 timeout = env.timeout(left)
                 assert timeout.callbacks is not None
-                timeout.callbacks.append(lambda _: self._end(ended, latency))
+                timeout.callbacks.append(lambda _: self._end(ended, latency, fetch))
             else:
-                self._end(ended, latency)
+                self._end(ended, latency, fetch)
 
-        memory.hit_bytes += touched.hit
-        memory.miss_bytes += touched.miss
-        if touched.evicted:
-            delays = memory.full(touched.evicted)
-            memory.write_back(touched.evicted, part_ended if delays else None)
+        memory.hit_bytes += hit
+        memory.miss_bytes += miss
+        for other in awaited:
+            other.waiting.append(part_ended)
+        if evicted:
+            delays = memory.full(evicted)
+            memory.write_back(evicted, part_ended if delays else None)
             parts += delays
         if transfer.write:
             memory.write_bytes += nbytes
@@ -108,12 +114,14 @@ class Port:
         else:
             memory.read_bytes += nbytes
             memory.l2_read.submit(nbytes, part_ended)
-        memory.hbm.submit(touched.miss, part_ended)
+        memory.hbm.submit(miss, part_ended)
         part_ended()
 
-    def _end(self, ended: Ended, latency: int) -> None:
+    def _end(self, ended: Ended, latency: int, fetch: Fetch | None) -> None:
         now = int(self._memory.env.now)
         self._busy = False
         ended(now, now + latency)
+        if fetch is not None:
+            fetch.end()
         if self._waiting and not self._busy:
             self._start()

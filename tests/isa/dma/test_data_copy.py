@@ -169,6 +169,10 @@ def valid(**changes: object) -> DataCopy:
         (valid(dst=Operand(UB, F16, 0)), "DataCopy: dst and src must have one element type, not f16 and f32"),
         (valid(src=Operand(UB, F32, 64)), "DataCopy: there is no path ub -> ub"),
         (
+            valid(src=Operand(L1, F32, 0), dst=Operand(BT, F32, 0), l2_bypass=True),
+            "DataCopy: l2_bypass is for transfers with gm; leave it out",
+        ),
+        (
             valid(dst=Operand(L1, F32, 0), src=Operand(UB, F32, 0)),
             "DataCopy: ascend-910b4 has no path ub -> l1",
         ),
