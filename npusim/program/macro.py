@@ -19,7 +19,7 @@ class Macro:
     Raises `ConfigError` for none, for what is no instruction, and for one that returns a value to the stream.
     """
 
-    __slots__ = ("changes", "ops")
+    __slots__ = ("_changes", "ops")
 
     def __init__(self, ops: Iterable[Instruction]) -> None:
         self.ops = tuple(ops)
@@ -34,15 +34,12 @@ class Macro:
                     f"{op.mnemonic} returns a value to the stream, so it cannot stand in a macro; yield it "
                     f"by itself"
                 )
-        self.changes = any(op.kind is Kind.STATE for op in self.ops)
-        """Whether it changes the control state."""
+        self._changes = tuple(op for op in self.ops if op.kind is Kind.STATE)
 
     def update(self, state: State) -> State:
         """Return the control state behind the macro."""
-        if self.changes:
-            for op in self.ops:
-                if op.kind is Kind.STATE:
-                    state = op.update(state)
+        for op in self._changes:
+            state = op.update(state)
         return state
 
     def __len__(self) -> int:
