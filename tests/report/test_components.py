@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
 from fractions import Fraction
 from operator import attrgetter
+from pathlib import Path
 
 import pytest
 from components_bench import plain_chip, run
@@ -279,3 +281,20 @@ def test_thresholds_can_be_chosen_and_a_run_that_does_nothing_has_no_verdict():
     assert "nothing was done" in str(idle)
     with pytest.raises(KeyError, match="no component Cube; there are Vector"):
         idle["Cube"]
+
+
+# ---- the page ----------------------------------------------------------------------------------------------
+
+
+def test_the_page_shows_what_its_code_prints():
+    page = (Path(__file__).parents[2] / "docs" / "components.md").read_text(encoding="utf-8")
+    code, shown = re.search(r"((?:    .*\n|\n)+?)```\n(.*?)\n```", page, re.DOTALL).groups()
+    assert 'simulate("bus_share", "ascend-310", count=200, timing_only=True, spans=True)' in code
+    report = simulate("bus_share", "ascend-310", count=200, timing_only=True, spans=True)
+    words, wanted = (re.findall(r"[\d.,]+|[^\s\d]+", text) for text in (shown, str(components(report))))
+    assert [w for w in words if not w[0].isdigit()] == [w for w in wanted if not w[0].isdigit()]
+    numbers, known = (
+        [float(w.strip(".,").replace(",", "")) for w in ws if w[0].isdigit()] for ws in (words, wanted)
+    )
+    assert numbers == pytest.approx(known, rel=0.05, abs=0.5)
+    assert max(map(len, shown.splitlines())) <= 90
