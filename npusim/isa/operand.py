@@ -206,7 +206,7 @@ class Access(NamedTuple):
         if len(starts) == 1:
             return [(int(starts[0]), int(starts[0]) + size)] if size else []
         lows = starts.tolist()
-        if size and lows and int(np.diff(starts).min()) > size:  # in order and apart, as the rows of most matrices are
+        if size and lows and int(np.diff(starts).min()) > size:  # in order and apart, as rows of matrices are
             return list(zip(lows, (starts + size).tolist(), strict=True))
         return merge_runs((low, low + size) for low in lows)
 

@@ -11,7 +11,7 @@ from cube_families import TYPES, families
 from numerics_oracle import cube
 
 from npusim.isa.numerics.cube import matmul, prepare
-from npusim.isa.numerics.profile import DEFAULT_PROFILE, PROFILES, CubeNumerics
+from npusim.isa.numerics.profile import DEFAULT_PROFILE, PROFILES, CubeNumerics, get_profile
 
 FLOAT_KEYS = ("f16", "bf16", "f32", "hf32", "hf32_away")
 OPERAND = {"f16": "f16", "bf16": "bf16", "f32": "f32", "hf32": "f32", "hf32_away": "f32"}
@@ -216,6 +216,26 @@ def test_small_integers_are_exact_in_one_product():
             DEFAULT_PROFILE.cube_rule(kind), a.astype(TYPES[kind]), b.astype(TYPES[kind]), None, saturate=True
         )
         assert np.array_equal(got, a @ b)
+
+
+@pytest.mark.parametrize("kind", ["f16", "bf16", "f32"])
+@pytest.mark.parametrize("largest", [1, 4, 60, 255, 2047])
+def test_the_fast_rule_rounds_once_whatever_precision_it_multiplies_in(kind, largest):
+    """Small whole numbers are multiplied in float32, large ones in float64: both sums are exact, and the
+    accumulator joins with one rounding.
+    """
+    rule = get_profile("fast").cube_rule(kind)
+    rng = np.random.default_rng(largest)
+    acc = (rng.standard_normal((24, 40)) * 2.0 ** rng.integers(-30, 30, (24, 40))).astype(np.float32)
+    for scale_a, scale_b in ((1, 1), (2.0**-14, 2.0**10), (2.0**-60, 2.0**-66), (2.0**-80, 2.0**-69)):
+        if kind == "f16" and scale_b < 1:
+            continue
+        a = (rng.integers(-largest, largest + 1, (24, 96)) * scale_a).astype(TYPES[kind])
+        b = (rng.integers(-largest, largest + 1, (96, 40)) * scale_b).astype(TYPES[kind])
+        exact = a.astype(np.float64) @ b.astype(np.float64)
+        for start in (acc, None):
+            want = (exact + (0 if start is None else start)).astype(np.float32) + np.float32(0)
+            assert same_bits(matmul(rule, a, b, start, saturate=True), want)
 
 
 # ---- integers ----------------------------------------------------------------------------------------------

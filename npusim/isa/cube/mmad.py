@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Callable
 from typing import Annotated, Any, ClassVar
 
@@ -29,9 +30,6 @@ from npusim.units import FRACTAL_BYTES, align_up, ceil_div
 
 _RESULT = {F16: F32, BF16: F32, F32: F32, S8: S32, S4: S32}
 """Accumulator of each operand type (asc-devkit Mmad page, H)."""
-
-_KEPT = 64
-"""Prepared operands kept per core."""
 
 
 @instruction
@@ -156,14 +154,15 @@ class Mmad(Movement):
     def _left(self, core: CoreView, rule: CubeNumerics, key: str) -> Prepared:
         if self._gemv:
             row = self.k * self.a.dtype.bits // 8
-            return _prepared(core, rule, (key, self.a, 0, self.k), row, lambda: _dense(core, self.a, self.k))
+            return _prepared(core, rule, (key, self.k), self.a, row, lambda: _dense(core, self.a, self.k))
         down, along = FRACTAL_BYTES, ceil_div(self.m, ROWS) * FRACTAL_BYTES
         if l0a_order(core) is Order.ZZ:
             down, along = ceil_div(self.k, c0_elements(self.a.dtype)) * FRACTAL_BYTES, FRACTAL_BYTES
         return _prepared(
             core,
             rule,
-            (key, self.a, self.m, self.k),
+            (key, self.m, self.k, down, along),
+            self.a,
             self._span(self.m),
             lambda: gather(core, self.a, self.m, self.k, row_stride=down, column_stride=along),
         )
@@ -173,7 +172,8 @@ class Mmad(Movement):
         return _prepared(
             core,
             rule,
-            (key, self.b, self.n, self.k),
+            (key, self.n, self.k),
+            self.b,
             self._span(self.n),
             lambda: gather(core, self.b, self.n, self.k, row_stride=FRACTAL_BYTES, column_stride=along).T,
         )
@@ -199,24 +199,58 @@ class Mmad(Movement):
         return cls(dst=c, a=a, b=b, m=128, k=64, n=256, init=True)
 
 
-def _prepared(
-    core: CoreView, rule: CubeNumerics, key: tuple[Any, ...], span: int, build: Callable[[], Array]
-) -> Prepared:
-    """Return an operand ready for multiplication, kept for as long as its `span` bytes in L0 do not change.
+class _Kept:
+    """Operands ready for multiplication, by what they were made from; those used least recently go first.
 
-    Comparing the bytes costs a few per cent of preparing them, and cannot be wrong whoever wrote them.
+    The content is part of the key, so nothing that is written to L0 can make an entry wrong, and a tile that
+    comes back, to this core or to another, is not prepared again.
     """
-    at = key[1]
-    content = core.view(raw(at), (span,)).tobytes()
-    kept: dict[Any, tuple[bytes, Prepared]] = getattr(core, "prepared", {})
-    found = kept.get(key)
-    if found is not None and found[0] == content:
-        return found[1]
-    made = prepare(rule, build(), "left" if at.space is L0A else "right")
-    if len(kept) >= _KEPT:
-        kept.clear()
-    kept[key] = content, made
-    return made
+
+    def __init__(self, room: int) -> None:
+        self._room = room
+        self._used = 0
+        self._found: OrderedDict[tuple[Any, ...], Prepared] = OrderedDict()
+
+    def get(self, key: tuple[Any, ...]) -> Prepared | None:
+        """Return an operand, which then is the most recently used, or None."""
+        found = self._found.pop(key, None)
+        if found is not None:
+            self._found[key] = found
+        return found
+
+    def put(self, key: tuple[Any, ...], made: Prepared) -> None:
+        """Keep an operand, and let go of others where there are too many bytes of them."""
+        self._found[key] = made
+        self._used += _bytes_of(made)
+        while self._used > self._room:
+            _, gone = self._found.popitem(last=False)
+            self._used -= _bytes_of(gone)
+
+
+_KEPT = _Kept(96 << 20)
+
+
+def _bytes_of(made: Prepared) -> int:
+    """Bytes of an operand, about: its elements in two precisions, and what it was made from."""
+    return 16 * made.rows * made.k
+
+
+def _prepared(
+    core: CoreView,
+    rule: CubeNumerics,
+    key: tuple[Any, ...],
+    at: Operand,
+    span: int,
+    build: Callable[[], Array],
+) -> Prepared:
+    """Return the operand in `span` bytes of L0, ready for multiplication."""
+    # the rule by its identity, which costs less; the operand holds on to its rule, so no other can take it
+    whole = (id(rule), at.space, *key, core.view(raw(at), (span,)).tobytes())
+    found = _KEPT.get(whole)
+    if found is None:
+        found = prepare(rule, build(), "left" if at.space is L0A else "right")
+        _KEPT.put(whole, found)
+    return found
 
 
 def _dense(core: CoreView, at: Operand, k: int) -> Array:

@@ -110,6 +110,12 @@ class Prepared:
         """Of finite values: half of the lowest bit set in any of them, or more, but never above it."""
         return lowest_bit(self.narrow)
 
+    @cached_property
+    def reach(self) -> float:
+        """The largest magnitude in units of `lowest_bit`, or more; infinity where a value is not finite."""
+        largest = float(np.abs(self.narrow).max(initial=0))
+        return largest / self.lowest_bit if math.isfinite(largest) else math.inf
+
     @property
     def flat(self) -> Array:
         """`values` as (k, rows)."""
@@ -147,6 +153,7 @@ class Prepared:
         other.__dict__.update(self.__dict__)
         other.__dict__.pop("certificate", None)
         other.__dict__.pop("lowest_bit", None)
+        other.__dict__.pop("reach", None)
         other.narrow = np.nan_to_num(self.narrow, nan=0.0, posinf=limit, neginf=-limit)
         other.values = other.narrow.astype(np.float64)
         return other
