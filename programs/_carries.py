@@ -1,13 +1,12 @@
 """What vector cores do in the scan programs: sum pieces, and add carries row by row or tile by tile.
 
 All that a piece needs between its load and its store is a macro that is made once for every buffer: pieces
-differ in their addresses in global memory only.
+differ in their addresses in global memory only, and cores not at all.
 """
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator
-from functools import cache
+from collections.abc import Callable, Generator, Iterator
 from typing import Any
 
 from npusim import Kernel, Macro, Pipe, Reg, isa
@@ -21,6 +20,7 @@ COUNTING = isa.State(counter_mode=True, mask=0)
 
 Item = isa.Instruction | Macro
 Steps = Iterator[Item]
+Body = tuple[Item, ...]
 
 
 def carry_row(row: isa.Tile, count: int, counted: object) -> list[isa.Instruction]:
@@ -44,8 +44,13 @@ class Pieces:
     Between `start` and `stop` the core is in counter mode. A body is what happens between load and store.
     """
 
-    def __init__(self, c: Kernel, size: int, dtype: isa.DType, buffers: int) -> None:
-        self.dtype = dtype
+    def __init__(
+        self, c: Kernel, size: int, dtype: isa.DType, buffers: int, made: dict[object, Body]
+    ) -> None:
+        """Reserve buffers and flags. `made` keeps the bodies for all cores of a launch, which must reserve
+        the same in the same order.
+        """
+        self.dtype, self._made = dtype, made
         self.sources = [c.ub(size, dtype) for _ in range(buffers)]
         self.sums = [c.ub(size, dtype) for _ in range(buffers)]
         self.work = c.ub(max(8, size // 64), isa.F32)
@@ -56,9 +61,6 @@ class Pieces:
         self._summed = [c.flag(Pipe.V, Pipe.MTE3) for _ in range(buffers)]
         self._stored = [c.flag(Pipe.MTE3, Pipe.V) for _ in range(buffers)]
         self._loads = 0
-        # on one core few lengths occur: whole pieces, and one that is not
-        self.add_to_rows, self.add_to_tile = cache(self._add_to_rows), cache(self._add_to_tile)
-        self.sum_up = cache(self._sum_up)
 
     def start(self) -> Steps:
         """Enter counter mode and give all buffers free."""
@@ -87,6 +89,33 @@ class Pieces:
             yield isa.copy_out(y, self.sums[slot].flat(0, y.size))
         yield self._stored[slot].set
 
+    def add_to_rows(self, slot: int, count: int, s: int) -> Body:
+        """Return the body that adds the carry to each row of s, and makes its last entry the next carry.
+
+        The read-back stops the scalar unit, which issues everything else, so no load is issued meanwhile.
+        """
+        return self._once(self._add_to_rows, slot, count, s)
+
+    def add_to_tile(self, slot: int, count: int, last: bool) -> Body:
+        """Return the body that adds the carry to a piece of a tile; behind the last piece of a tile its last
+        entry becomes the next carry.
+        """
+        return self._once(self._add_to_tile, slot, count, last)
+
+    def sum_up(self, slot: int, count: int, x: isa.DType) -> Body:
+        """Return the body that adds the sum of a loaded piece of type `x` to `TOTAL`; nothing is stored.
+
+        Halves are widened and summed by trees; bytes go to int32 by way of halves, and halves of the piece
+        are added until one block is left, whose eight entries the scalar unit adds.
+        """
+        return self._once(self._sum_up, slot, count, x)
+
+    def _once(self, make: Callable[..., Body], *which: object) -> Body:
+        key = (make.__name__, *which)
+        if key not in self._made:
+            self._made[key] = make(*which)
+        return self._made[key]
+
     def _ready(self, slot: int, read_back: bool) -> list[isa.Instruction]:
         """Return the waits for a loaded piece and for room; where sums are read back, for the read-back
         before, too.
@@ -103,11 +132,7 @@ class Pieces:
             isa.PipeBarrier(on=Pipe.V),
         ]
 
-    def _add_to_rows(self, slot: int, count: int, s: int) -> tuple[Item, ...]:
-        """Return the body that adds the carry to each row of s, and makes its last entry the next carry.
-
-        The read-back stops the scalar unit, which issues everything else, so no load is issued meanwhile.
-        """
+    def _add_to_rows(self, slot: int, count: int, s: int) -> Body:
         sums = self.sums[slot]
         body = [*self._copy(slot, count), isa.SetVectorMask(mask=s)]
         rows, rest = divmod(count, s)
@@ -119,10 +144,7 @@ class Pieces:
         body += [self._read.set, self._summed[slot].set]
         return (*self._ready(slot, True), Macro(body))
 
-    def _add_to_tile(self, slot: int, count: int, last: bool) -> tuple[Item, ...]:
-        """Return the body that adds the carry to a piece of a tile; behind the last piece of a tile its last
-        entry becomes the next carry.
-        """
+    def _add_to_tile(self, slot: int, count: int, last: bool) -> Body:
         sums = self.sums[slot]
         add = isa.contiguous(isa.Adds, count=count, state=COUNTING, dst=sums, src=sums, scalar=CARRY)
         body = [*self._copy(slot, count), *add]
@@ -131,12 +153,7 @@ class Pieces:
             body += [isa.GetValue(reg=CARRY.index, src=sums.flat(count - 1, 1)), self._read.set]
         return (*self._ready(slot, last), Macro([*body, self._summed[slot].set]))
 
-    def _sum_up(self, slot: int, count: int, x: isa.DType) -> tuple[Item, ...]:
-        """Return the body that adds the sum of a loaded piece to `TOTAL`; nothing is stored.
-
-        Halves are widened and summed by trees; bytes go to int32 by way of halves, and halves of the piece
-        are added until one block is left, whose eight entries the scalar unit adds.
-        """
+    def _sum_up(self, slot: int, count: int, x: isa.DType) -> Body:
         source, sums = self.sources[slot], self.sums[slot]
         given = source.as_type(x)
         body: list[isa.Instruction] = []

@@ -14,7 +14,7 @@ import numpy as np
 from npusim import Builder, Expected, Kernel, isa
 from npusim.units import ceil_div
 
-from ._carries import Item, Pieces, Steps
+from ._carries import Body, Pieces, Steps
 from ._cube_scan import BlockScan, RowScan
 from ._multi_core import Exchange, Padding, Part, first_carry, l2_elements, parts, span
 from ._prefix_sum import multi_core_sums
@@ -26,7 +26,7 @@ class Method:
 
     scan: Callable[[Kernel], RowScan | BlockScan]
     """Makes what sums tiles on a cube core."""
-    complete: Callable[[Pieces, int], tuple[Item, ...]]
+    complete: Callable[[Pieces, int], Body]
     """Returns what completes the piece in a buffer."""
     piece: int
     """Elements that a vector core works on at a time."""
@@ -85,6 +85,8 @@ def multi_core_scan(
         of_block = ceil_div(part.tiles, blocks) * per_tile
         return span(vector, ceil_div(of_block, per_block), part.tiles * per_tile)
 
+    bodies: dict[object, Body] = {}
+
     def cube(c: Kernel) -> Steps:
         scan = method.scan(c)
         yield from scan.start()
@@ -101,7 +103,7 @@ def multi_core_scan(
 
     def vector(c: Kernel) -> Steps:
         number = per_block * c.block + c.core.number
-        pieces = Pieces(c, size, y.dtype, method.buffers)
+        pieces = Pieces(c, size, y.dtype, method.buffers, bodies)
         exchange, padding = Exchange(c, sums, number), Padding(c, pieces, size, x.dtype)
         yield from pieces.start()
         if exclusive and number == 0:
