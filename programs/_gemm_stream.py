@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple, Protocol
 
-from npusim import Kernel, Pipe, isa
+from npusim import Kernel, Macro, Pipe, isa
 from npusim.program.kernel import Event
 from npusim.units import align_up, ceil_div
 
 from ._gemm import Blocking, TileAt, feed_left, feed_right, load_left, load_right
 
 Steps = Iterator[isa.Instruction]
+Items = Iterator[isa.Instruction | Macro]
 
 
 class Drain(Protocol):
@@ -72,7 +73,7 @@ def product_stream(
     *,
     l1: int,
     l0: int,
-) -> Steps:
+) -> Items:
     """Yield the products of the tiles of one core, with `l1` and `l0` buffers of each operand.
 
     Loads run ahead by one packet where L1 has two buffers, also into the next tile. What depends on the
@@ -92,7 +93,7 @@ def product_stream(
         [(t.column, p) for t in tiles for p in range(packets_b)],
         lambda dst, column, packet: load_right(cut, dst, b, column, packet),
     )
-    kept: dict[_Chunk, tuple[isa.Instruction, ...]] = {}
+    kept: dict[_Chunk, Macro] = {}
     parity = 0
     for number, at in enumerate(tiles):
         step = 0
@@ -130,8 +131,8 @@ def product_stream(
             )
             steps = kept.get(chunk)
             if steps is None:
-                steps = kept[chunk] = tuple(core.multiply(chunk))
-            yield from steps
+                steps = kept[chunk] = Macro(core.multiply(chunk))
+            yield steps
             step += count
             parity = (parity + count) % l0
         acc = core.acc[number % len(core.acc)]

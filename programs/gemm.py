@@ -11,7 +11,7 @@ import ml_dtypes
 import numpy as np
 from pydantic import NonNegativeInt, PositiveInt
 
-from npusim import Builder, Expected, Kernel, isa, program
+from npusim import Builder, Expected, Kernel, Macro, isa, program
 from npusim.errors import ConfigError
 from npusim.isa.dtype import element_type
 
@@ -108,7 +108,7 @@ def gemm(
     y = build.output("y", (m, n), result)
     relu = epilogue == "relu"
 
-    def cube(c: Kernel) -> Iterator[isa.Instruction]:
+    def cube(c: Kernel) -> Iterator[isa.Instruction | Macro]:
         drain = VectorDrain(c, cut, y, relu) if c.chip.coupled else FixpipeDrain(cut, y, relu)
         yield from product_stream(c, cut, a, b, work[c.block], drain, l1=l1_buffers, l0=l0_buffers)
 
