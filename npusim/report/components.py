@@ -79,6 +79,11 @@ class Verdict:
     """The limit that the value was held against."""
 
     @property
+    def distance(self) -> float:
+        """How far the value is from the limit beyond which the verdict would be another."""
+        return abs(self.value - self.threshold)
+
+    @property
     def text(self) -> str:
         """One line with the numbers that decided."""
         c = self.component
@@ -96,6 +101,18 @@ class Verdict:
             f"{what}: {c.name} ({c.main_part}), R {self.value:.1%} >= {self.threshold:.0%} "
             f"at E {c.efficiency:.1%}"
         )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values for JSON."""
+        return {
+            "code": self.code,
+            "component": self.component.name,
+            "part": self.component.main_part,
+            "value": round(self.value, 6),
+            "threshold": self.threshold,
+            "distance": round(self.distance, 6),
+            "text": self.text,
+        }
 
 
 @dataclass(slots=True)
@@ -194,7 +211,7 @@ class Components:
             "program": self.program,
             "chip": self.chip,
             "cycles": self.cycles,
-            "verdict": None if verdict is None else {"code": verdict.code, "text": verdict.text},
+            "verdict": None if verdict is None else verdict.to_dict(),
             "thresholds": {n: getattr(self.thresholds, n) for n in Thresholds.__slots__},
             "memory_utilization": round(self.memory_utilization, 6),
             "components": {c.name: self._component(c) for c in self.found},

@@ -21,6 +21,8 @@ from npusim.report.component_model import PAIRS, Component, Part
 from npusim.report.component_work import share
 from npusim.report.components import Components, Thresholds
 
+PLACES = (Space.L0A, Space.L0B, Space.L0C)
+
 
 def loads(c):
     """Twice as many bytes to L0A as to L0B, one after the other on one engine."""
@@ -232,6 +234,33 @@ def test_identities(name, chip, params):
     assert sum(c.amount for c in found if c.pipe is Pipe.M) == 2 * report.cube.macs
     json.dumps(found.to_dict())
     assert components(simulate(name, chip, spans=True, **params)).to_dict() == found.to_dict()
+
+
+def test_gaps_between_products():
+    """Products of 64 cycles, issued 100 and 300 cycles apart, and two at once."""
+
+    def stream(c):
+        a, b, acc = (Operand(p, t, 0) for p, t in zip(PLACES, (isa.F16, isa.F16, isa.F32), strict=True))
+        for wait in (0, 100, 300, 0):
+            if wait:
+                yield isa.ScalarWork(count=wait)
+            yield isa.mmad(acc, a, b, 64, 64, 64, init=True)
+
+    found = run(stream, plain_chip())
+    cube, scalar = found["Cube"], found["Scalar"]
+    assert (cube.intervals, cube.longest) == (2, 300 - 64)
+    assert cube.waits == {"issue": (100 - 64) + (300 - 64)}
+    assert (cube.active, cube.nonempty, found.cycles) == (4 * 64, 4 * 64, 400 + 2 * 64)
+    assert (scalar.amount, scalar.active, scalar.utilization) == (400, 400, 400 / 528)
+    assert found.to_dict()["verdict"] == {
+        "code": "IP",
+        "component": "Scalar",
+        "part": "ScalarWork",
+        "value": round(400 / 528, 6),
+        "threshold": 0.8,
+        "distance": round(0.8 - 400 / 528, 6),
+        "text": "insufficient parallelism: the largest R is Scalar, 75.8% < 80%; the rest is mostly tail",
+    }
 
 
 def test_a_run_without_spans_is_refused():
