@@ -36,7 +36,7 @@ def mcscan(
     as zero and infinities as the largest finite number; in the sums of whole cores they stay what they are.
     """
     if dtype == "int8" and s == 16:
-        raise ConfigError("mcscan: s=16 does not fill a fractal of int8, which is 32 wide; use s=32 or more")
+        raise ConfigError("mcscan: s=16 is half a fractal of int8, which is 32 wide; use s=32 or more")
     x = k.input("x", (n,), dtype, elements(dtype, n))
     y = k.output("y", (n,), ACCUMULATOR[dtype])
     lower = k.constant("lower", np.tril(np.ones((s, s), x.dtype.np)))

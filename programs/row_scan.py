@@ -33,9 +33,7 @@ def row_scan(
     number. `cores` is the number of cores, by default all that have a tile.
     """
     if dtype == "int8" and s == 16:
-        raise ConfigError(
-            "row_scan: s=16 does not fill a fractal of int8, which is 32 wide; use s=32 or more"
-        )
+        raise ConfigError("row_scan: s=16 is half a fractal of int8, which is 32 wide; use s=32 or more")
     x = k.input("x", (n,), dtype, elements(dtype, n))
     y = k.output("y", (n,), ACCUMULATOR[dtype])
     lower = k.constant("lower", np.tril(np.ones((s, s), x.dtype.np)))
