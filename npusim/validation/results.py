@@ -51,9 +51,12 @@ def read_results(file: Path, published: Published) -> tuple[Result, ...]:
     found: dict[str, dict[str, str]] = {}
     try:
         with file.open(encoding="utf-8", newline="") as lines:
-            for number, cells in enumerate(csv.DictReader(lines, strict=True), start=2):
-                if set(cells) != set(COLUMNS) or None in cells.values():
-                    raise ConfigError(f"{file}:{number}: must have the columns {','.join(COLUMNS)}")
+            table = csv.DictReader(lines, strict=True)
+            if tuple(table.fieldnames or ()) != COLUMNS:
+                raise ConfigError(f"{file}:1: must have the columns {','.join(COLUMNS)}")
+            for cells in table:
+                if None in cells.values():
+                    raise ConfigError(f"{file}:{table.line_num}: must have {len(COLUMNS)} cells")
                 found[cells["id"]] = cells
         return tuple(
             compare(
