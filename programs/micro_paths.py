@@ -186,7 +186,7 @@ def cube_repeat(
 def bus_share(
     k: Builder,
     *,
-    count: PositiveInt = 32,
+    count: PositiveInt = 320,
     nbytes: Annotated[int, Field(ge=32, multiple_of=32)] = 16384,
     moves: Literal["both", "loads", "stores"] = "both",
     cores: PositiveInt = 2,
