@@ -241,7 +241,7 @@ class _Core:
             if first:
                 yield acc.free.wait
             yield isa.mmad(acc.tile, a0, b0, high, depth, wide, init=first)
-            if small:
+            if small and not (ends and chunk.last):  # the cube keeps only large results in order by itself
                 yield isa.PipeBarrier(on=Pipe.M)
             yield self._l0_free[at].set
         if chunk.last:

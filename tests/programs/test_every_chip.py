@@ -26,13 +26,14 @@ RUNS = {
     "cube_repeat": {"count": 3, "blocks": 4},
     "bus_share": {"count": 5, "nbytes": 2048},
     "launch_empty": {},
+    "gemm": {"m": 50, "n": 100, "k": 90, "bm": 32, "bn": 64, "bk": 32, "step_a": 2, "step_b": 1},
     "copy": {"n": 5000, "piece": 1024},
     "cast": {"n": 5000, "piece": 1024},
     "add": {"n": 5000, "piece": 1024},
     "same_address": {"m": 40, "n": 40, "tile_m": 16, "tile_n": 32},
     "read_tiles": {"m": 40, "n": 40, "tile_m": 8, "tile_n": 32, "to": "l1"},
 }
-COUPLED = {"path_repeat", "cube_repeat", "bus_share", "launch_empty"}
+COUPLED = {"path_repeat", "cube_repeat", "bus_share", "launch_empty", "gemm"}
 """Programs that run on coupled chips, too."""
 CHIPS = sorted(chip_names())
 

@@ -29,6 +29,7 @@ RUNS = {
     "cube_repeat": ("toy", {"count": 3, "blocks": 4}),
     "bus_share": ("toy", {"count": 5, "nbytes": 2048}),
     "launch_empty": ("toy", {}),
+    "gemm": ("toy", {"m": 50, "n": 100, "k": 90, "bm": 32, "bn": 64, "bk": 32, "step_a": 2, "step_b": 1}),
     "copy": ("toy", {"n": 3000, "piece": 512}),
     "cast": ("toy", {"n": 3000, "piece": 512}),
     "add": ("toy", {"n": 3000, "piece": 512}),
