@@ -195,10 +195,9 @@ class Watch:
             self._check_caches(core, number, op, record)
         for space, segment, runs in record.reads:
             shadow = self._gm[segment] if space is Space.GM else self._shadow(core, space)
-            for start, stop in runs:
-                conflict = shadow.read(start, stop, touch, known, ordered)
-                if conflict is not None:
-                    raise self._hazard(core, number, conflict, space, segment)
+            conflict = shadow.read_all(runs, touch, known, ordered)
+            if conflict is not None:
+                raise self._hazard(core, number, conflict, space, segment)
         for space, segment, runs in record.writes:
             shadow = self._gm[segment] if space is Space.GM else self._shadow(core, space)
             for start, stop in runs:

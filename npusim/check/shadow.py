@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from npusim.check.order import Clock
@@ -10,6 +11,9 @@ from npusim.check.order import Clock
 HOST = -1
 """Thread of everything before a launch; it is done whatever anybody knows."""
 
+
+Intervals = Sequence[tuple[int, int]]
+"""Byte intervals in address order that do not meet."""
 
 Touch = tuple[int, int, int]
 """An access: the thread, its count of the access, and the position in the stream of its core."""
@@ -29,7 +33,7 @@ class Conflict(NamedTuple):
 class Cell:
     """Bytes with one writer. Reads of parts of them are kept with their own bounds."""
 
-    __slots__ = ("atomics", "readers", "start", "stop", "writer")
+    __slots__ = ("atomics", "readers", "scattered", "start", "stop", "writer")
 
     def __init__(self, start: int, stop: int, writer: Touch) -> None:
         self.start = start
@@ -37,6 +41,8 @@ class Cell:
         self.writer = writer
         self.readers: dict[tuple[int, int, int], Touch] = {}
         """Last read since `writer`, by thread and bounds."""
+        self.scattered: dict[tuple[int, int], tuple[Intervals, Touch]] = {}
+        """The same for reads of many intervals inside the cell, by thread and identity of the intervals."""
         self.atomics: dict[int, Touch] = {}
         """Atomic updates since `writer`, by thread; they need no order among themselves."""
 
@@ -44,6 +50,7 @@ class Cell:
         """Return a part of the cell with the same history."""
         part = Cell(start, stop, self.writer)
         part.readers = {k: v for k, v in self.readers.items() if k[1] < stop and start < k[2]}
+        part.scattered = {k: v for k, v in self.scattered.items() if _meet(v[0], start, stop)}
         part.atomics = dict(self.atomics)
         return part
 
@@ -69,6 +76,23 @@ class Shadow:
                 merged.append(Cell(cell.start, cell.stop, (HOST, 0, 0)))
         self._cells = merged
         self._starts = [c.start for c in merged]
+
+    def read_all(self, runs: Intervals, touch: Touch, known: Clock, ordered: bool) -> Conflict | None:
+        """Record a read of some intervals: as one where they lie in one cell, as those of a matrix do."""
+        if len(runs) > 1:
+            index = bisect_right(self._starts, runs[0][0]) - 1
+            cell = self._cells[index] if index >= 0 else None
+            if cell is not None and runs[-1][1] <= cell.stop and not cell.atomics:
+                writer, tick, _ = cell.writer
+                if known[writer] < tick and (writer != touch[0] or not ordered):
+                    return Conflict("raw", *runs[0], cell.writer)
+                cell.scattered[touch[0], id(runs)] = runs, touch
+                return None
+        for start, stop in runs:
+            conflict = self.read(start, stop, touch, known, ordered)
+            if conflict is not None:
+                return conflict
+        return None
 
     def read(self, start: int, stop: int, touch: Touch, known: Clock, ordered: bool) -> Conflict | None:
         """Record a read; `ordered` says that the pipe itself keeps it behind its own writes."""
@@ -107,6 +131,8 @@ class Shadow:
                 cell.writer = touch
                 if cell.readers:
                     cell.readers = {}
+                if cell.scattered:
+                    cell.scattered = {}
                 if cell.atomics:
                     cell.atomics = {}
                 return conflict
@@ -212,14 +238,25 @@ def _unknown_read(cell: Cell, start: int, stop: int, thread: int, known: Clock) 
     for (reader, low, high), touch in cell.readers.items():
         if reader != thread and low < stop and start < high and known[reader] < touch[1]:
             return touch
+    for runs, touch in cell.scattered.values():
+        if touch[0] != thread and known[touch[0]] < touch[1] and _meet(runs, start, stop):
+            return touch
     return None
+
+
+def _meet(runs: Intervals, start: int, stop: int) -> bool:
+    """Whether some of the intervals have a byte of a range."""
+    index = bisect_right(runs, start, key=lambda run: run[1])
+    return index < len(runs) and runs[index][0] < stop
 
 
 def _write_conflict(
     cell: Cell, start: int, stop: int, thread: int, known: Clock, ordered: bool
 ) -> Conflict | None:
     low, high = max(start, cell.start), min(stop, cell.stop)
-    if cell.readers:  # first, since what is ordered behind a read is ordered behind what was read, too
+    if (
+        cell.readers or cell.scattered
+    ):  # first, since what is ordered behind a read is ordered behind what was read, too
         found = _unknown_read(cell, start, stop, thread, known)
         if found is not None:
             return Conflict("war", low, high, found)

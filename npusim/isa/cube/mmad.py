@@ -232,7 +232,7 @@ _KEPT = _Kept(96 << 20)
 
 def _bytes_of(made: Prepared) -> int:
     """Bytes of an operand, about: its elements in two precisions, and what it was made from."""
-    return 16 * made.rows * made.k
+    return int(16 * made.rows * made.k)
 
 
 def _prepared(

@@ -1,0 +1,66 @@
+"""Reads of many intervals, which are recorded as one where they can be, against one record per interval."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from npusim.check.shadow import Shadow
+
+ROOM = 60
+
+
+def intervals(rng):
+    """Return some intervals in order that do not meet."""
+    cuts = np.sort(rng.choice(ROOM, 2 * rng.integers(1, 6), replace=False)).tolist()
+    return tuple(zip(cuts[::2], cuts[1::2], strict=True))
+
+
+def test_the_same_conflicts_are_found():
+    seen = set()
+    for seed in range(150):
+        rng = np.random.default_rng(seed)
+        together, apart = Shadow(), Shadow()
+        for shadow in (together, apart):
+            shadow.preset(ROOM - 5)
+        ticks = [0, 0, 0]
+        known = {thread: [0, 0, 0, 1] for thread in range(3)}  # of thread -1, the host, everybody knows
+        for step in range(40):
+            thread = int(rng.integers(3))
+            ticks[thread] += 1
+            known[thread][thread] = ticks[thread]
+            if rng.random() < 0.5:  # what another thread did so far is known from here on
+                other = int(rng.integers(3))
+                known[thread] = [max(a, b) for a, b in zip(known[thread], known[other], strict=True)]
+            touch = (thread, ticks[thread], step)
+            runs, kind = intervals(rng), rng.integers(4)
+            if kind < 2:
+                one = together.read_all(runs, touch, known[thread], True)
+                each = (apart.read(*run, touch, known[thread], True) for run in runs)
+                many = next((c for c in each if c is not None), None)
+            else:
+                method = "write" if kind == 2 else "update"
+                more = (True,) if kind == 2 else ()
+                start, stop = runs[0]
+                one, many = (
+                    getattr(shadow, method)(start, stop, touch, known[thread], *more)
+                    for shadow in (together, apart)
+                )
+            assert (one and one[:3]) == (many and many[:3]), (seed, step)
+            if one is not None:
+                seen.add(one.what)
+                break
+    assert seen == {"raw", "war", "waw", "poison"}
+
+
+def test_only_the_intervals_are_read():
+    """The bytes between them may be written by others at any time."""
+    reader, writer = (0, 1, 7), (1, 1, 8)
+    for start, stop, found in ((0, 4, True), (4, 8, False), (4, 9, True), (12, 30, False), (20, 41, True)):
+        shadow = Shadow()
+        shadow.preset(50)
+        assert shadow.read_all(((0, 4), (8, 12), (40, 44)), reader, [1, 0, 1], False) is None
+        conflict = shadow.write(start, stop, writer, [0, 1, 1], False)
+        assert (conflict is not None) == found
+        if conflict is not None:
+            assert conflict.what == "war"
+            assert conflict.other == reader
