@@ -309,7 +309,7 @@ class PlainCore:
         mine.append(entry)
         self.outstanding[pipe].append(entry)
         yield env.timeout(low.cycles)
-        port = self.ports.setdefault((pipe, low.transfer.port), Port(self.engine.memory))
+        port = self.ports.setdefault(pipe, Port(self.engine.memory))
 
         def ended(stop, done):
             entry[0], entry[1], line[2] = True, done + low.latency, stop

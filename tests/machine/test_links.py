@@ -9,7 +9,7 @@ import hypothesis.strategies as st
 import pytest
 import simpy
 from hypothesis import given, settings
-from random_programs import TOY, changed
+from random_programs import COUPLED, TOY, changed
 
 from npusim import Builder, Pipe, isa, program, simulate
 from npusim.machine.timing.link import FairLink
@@ -216,3 +216,21 @@ def test_a_flag_behind_a_load_is_raised_when_its_data_is_there():
     arrived = ISSUE + PORT.issue_cycles + 100 + 200
     assert report.total_cycles == arrived + TOY.flags.latency_cycles
     assert report.pipes["core0.vec0.V"].flag == report.total_cycles - 3 * ISSUE
+
+
+def test_loads_of_one_pipe_take_turns_whatever_they_fill():
+    """On a coupled core MTE2 feeds both L1 and the unified buffer, one after the other."""
+
+    def loads(k: Builder) -> None:
+        x = k.input("x", (8, 32768), "int8")
+
+        def stream(c):
+            fast, slow = c.l1(32768, isa.S8), c.ub(32768, isa.S8)
+            for piece in range(8):
+                yield isa.copy_in(slow if piece % 2 else fast, x[piece])
+
+        k.launch("loads", coupled=stream)
+
+    report = timed(program(loads), COUPLED, l2="warm")
+    assert report.total_cycles >= 8 * 32768 // 128
+    assert report.total_cycles >= report.bounds.compute_cycles

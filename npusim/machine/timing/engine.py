@@ -30,7 +30,7 @@ from npusim.machine.timing.l2 import L2, L2State
 from npusim.machine.timing.lower import Code, Lowered, Lowering
 from npusim.machine.timing.macros import Part, Player
 from npusim.machine.timing.pipes import CoreState, Flag, Pending, PipeState
-from npusim.machine.timing.port import MemorySystem, Port
+from npusim.machine.timing.port import MemorySystem
 from npusim.program.core import cross_peers
 from npusim.program.macro import Macro
 from npusim.program.program import SegmentSpec
@@ -399,9 +399,6 @@ class TimingMachine:
         in_flight.append(entry)
         pipe.free = start + low.cycles
         pipe.pop(start)
-        port = pipe.ports.get(transfer.port)
-        if port is None:
-            port = pipe.ports[transfer.port] = Port(core.memory)
 
         def ended(stop: int, done: int) -> None:
             entry.stop = stop
@@ -411,7 +408,7 @@ class TimingMachine:
         delay = pipe.free - int(env.now)
         if delay > 0:
             yield env.timeout(delay)
-        port.submit(transfer, ended)
+        pipe.port.submit(transfer, ended)
 
     # ---- other cores ---------------------------------------------------------------------------------------
 

@@ -90,14 +90,14 @@ class PipeState:
         "pipe",
         "popped",
         "pops",
-        "ports",
+        "port",
         "progress",
         "pushed",
         "queue",
         "value_time",
     )
 
-    def __init__(self, env: simpy.Environment, pipe: Pipe, depth: int, clock: PipeClock) -> None:
+    def __init__(self, env: simpy.Environment, pipe: Pipe, depth: int, clock: PipeClock, port: Port) -> None:
         self.pipe = pipe
         self.clock = clock
         self.depth = depth
@@ -114,7 +114,8 @@ class PipeState:
         self.pending: deque[Pending] = deque()
         self.in_flight: dict[str, deque[Pending]] = defaultdict(deque)
         """Transfers under way, by port."""
-        self.ports: dict[str, Port] = {}
+        self.port = port
+        """Moves its data, whatever the other end: a pipe has one path to global memory at a time."""
         self.value_time: int | None = None
         """When the value of the last value-returning instruction was there."""
         self.at: int | None = None
@@ -202,7 +203,9 @@ class CoreState:
             if pipe is not Pipe.S:
                 clock = PipeClock(self.id, pipe, len(clocks), spans)
                 clocks.append(clock)
-                self.pipes[pipe] = PipeState(env, pipe, getattr(chip.queues, pipe.name.lower()), clock)
+                self.pipes[pipe] = PipeState(
+                    env, pipe, getattr(chip.queues, pipe.name.lower()), clock, Port(memory)
+                )
         self.issued = False
         """Whether the whole stream has been issued."""
         self.time = 0
