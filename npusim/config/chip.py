@@ -237,6 +237,11 @@ class L2(Section):
     """From the last byte sent to the flag behind a store."""
     granule_bytes: PositiveInt
     """Unit of replacement in the model."""
+    request_bytes: PositiveInt
+    """Range of addresses that a request stays inside; a shorter one takes its port as long as a whole one."""
+    sector_bytes: PositiveInt
+    """A row that starts and ends at multiples of this moves its own bytes through L2 and main memory, any
+    other one all request ranges that it touches."""
     writeback_buffer_kib: Annotated[int, Field(ge=0)]
     """Evicted bytes under way that do not delay the access that evicted them."""
 

@@ -125,7 +125,8 @@ class Fixpipe(Movement):
         """Return the cost of the port or of the path, in columns of whole fractals."""
         elements = self.m * align_up(self.n, ROWS)
         if self.dst.space is GM:
-            return port_work(chip, "l0c_to_gm", self.writes(state)[0], elements, write=True)
+            rows, bits = self.writes(state)[0], self.dst.dtype.bits
+            return port_work(chip, "l0c_to_gm", rows, elements, write=True, bits=bits)
         return path_work(chip, "l0c_to_l1", elements * self.dst.dtype.size, elements)
 
     @classmethod

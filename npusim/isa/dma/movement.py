@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -130,14 +130,65 @@ def _cycles(rate: Port | Path, nbytes: int, elements: int) -> tuple[int, str]:
     return math.ceil(elements / rate.elements_per_cycle), "elements_per_cycle"
 
 
+class Requests(NamedTuple):
+    """How a transfer goes to global memory."""
+
+    number: int
+    """Requests: parts of rows inside one range of addresses."""
+    extra: int
+    """Bytes that move beyond the port in addition to those asked for."""
+
+
+def requests_of(access: Access, whole: int, sector: int) -> Requests:
+    """Cut the rows of an access into requests at multiples of `whole` bytes.
+
+    A row that starts and ends at multiples of `sector` moves its own bytes; any other one moves all of the
+    ranges that it touches.
+    """
+    starts: Array | None = None
+    rows = 1
+    if any(stride % whole for stride in access.strides):
+        starts = np.array([access.start], np.int64)
+        for count, stride in zip(access.counts, access.strides, strict=True):
+            starts = (starts[:, None] + np.arange(count, dtype=np.int64) * stride).ravel()
+    else:
+        for count in access.counts:
+            rows *= count
+    if starts is None:  # all rows lie alike
+        start, stop = access.start, access.start + access.size
+        count = (stop - 1) // whole - start // whole + 1
+        extra = count * whole - access.size if start % sector or stop % sector else 0
+        return Requests(rows * count, rows * extra)
+    stops = starts + access.size
+    counts = (stops - 1) // whole - starts // whole + 1
+    ragged = (starts % sector != 0) | (stops % sector != 0)
+    return Requests(int(counts.sum()), int((counts * whole - access.size)[ragged].sum()))
+
+
 def port_work(
-    chip: Chip, name: str, access: Access, elements: int, *, write: bool, bypass: bool = False
+    chip: Chip,
+    name: str,
+    access: Access,
+    elements: int,
+    *,
+    write: bool,
+    bypass: bool = False,
+    bits: int = 8,
 ) -> Work:
-    """Return the cost of a transfer with GM: the pipe is taken for the issue, the port for the data."""
+    """Return the cost of a transfer with GM: the pipe is taken for the issue, the port for the data.
+
+    The port moves whole requests (asc-devkit constraint pages: global memory is served in ranges of 512
+    bytes, 128 on the 950), so one that is shorter takes as long. `elements` and `bits` of an element count on
+    ports that have a rate in elements.
+    """
     port: Port = getattr(chip.ports, name)
-    cycles, rate = _cycles(port, access.total, elements)
+    number, extra = requests_of(access, chip.l2.request_bytes, chip.l2.sector_bytes)
+    nbytes = number * chip.l2.request_bytes
+    cycles, rate = _cycles(port, nbytes, max(elements, nbytes * 8 // bits))
     prices = (f"ports.{name}.{rate}", f"ports.{name}.issue_cycles")
-    return Work(port.issue_cycles, transfer=Transfer(name, access, write, cycles, bypass), prices=prices)
+    return Work(
+        port.issue_cycles, transfer=Transfer(name, access, write, cycles, extra, bypass), prices=prices
+    )
 
 
 def path_work(chip: Chip, name: str, nbytes: int, elements: int) -> Work:

@@ -82,6 +82,8 @@ class Port:
         else:
             hit, miss, evicted, awaited = memory.l2.access(transfer.access, write=transfer.write, fetch=fetch)
         nbytes = hit + miss
+        extra = transfer.extra
+        fetched = miss + extra * miss // nbytes if extra else miss
         latency = memory.write_latency
         if not transfer.write:
             latency = memory.miss_latency if miss or awaited else memory.hit_latency
@@ -101,7 +103,7 @@ class Port:
                 self._end(ended, latency, fetch)
 
         memory.hit_bytes += hit
-        memory.miss_bytes += miss
+        memory.miss_bytes += fetched
         for other in awaited:
             other.waiting.append(part_ended)
         if evicted:
@@ -110,11 +112,11 @@ class Port:
             parts += delays
         if transfer.write:
             memory.write_bytes += nbytes
-            memory.l2_write.submit(nbytes, part_ended)
+            memory.l2_write.submit(nbytes + extra, part_ended)
         else:
             memory.read_bytes += nbytes
-            memory.l2_read.submit(nbytes, part_ended)
-        memory.hbm.submit(miss, part_ended)
+            memory.l2_read.submit(nbytes + extra, part_ended)
+        memory.hbm.submit(fetched, part_ended)
         part_ended()
 
     def _end(self, ended: Ended, latency: int, fetch: Fetch | None) -> None:

@@ -368,7 +368,9 @@ def test_cost_counts_columns_of_whole_fractals(chip: object) -> None:
     port = chip.ports.l0c_to_gm
     work = valid(m=30, n=20, src_stride=32).work(chip, RESET)
     assert work.cycles == port.issue_cycles
-    assert work.transfer.port_cycles == -(-30 * 32 // port.elements_per_cycle)
+    assert work.transfer.port_cycles == 30 * 256 // port.elements_per_cycle  # a request of 512 bytes a row
+    dense = valid(m=64, n=20, dst_stride=20, src_stride=64).work(chip, RESET)
+    assert dense.transfer.port_cycles == 64 * 32 // port.elements_per_cycle  # five requests are quicker
     assert work.transfer.access.total == 30 * 20 * 2
     assert (work.transfer.port, work.transfer.write) == ("l0c_to_gm", True)
     path = chip.paths.l0c_to_l1

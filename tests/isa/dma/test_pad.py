@@ -136,9 +136,9 @@ def test_errors(chip: object, op: DataCopyPad, message: str) -> None:
     assert str(caught.value) == f"DataCopyPad: {message}"
 
 
-def test_cost_counts_the_bytes_in_global_memory(chip: object) -> None:
+def test_cost_counts_the_requests_to_global_memory(chip: object) -> None:
     work = valid(block_count=10, right_pad=5).work(chip, RESET)
-    assert work.transfer.port_cycles == -(-120 // chip.ports.gm_to_ub.bytes_per_cycle)
+    assert work.transfer.port_cycles == -(-512 // chip.ports.gm_to_ub.bytes_per_cycle)  # one request
     assert work.transfer.access.total == 120
     assert (work.transfer.port, work.transfer.write) == ("gm_to_ub", False)
     store = valid(dst=Operand(GM, F32, 0), src=Operand(UB, F32, 0)).work(chip, RESET)
