@@ -33,6 +33,9 @@ def validate_command(
             metavar="[GROUP]...", help="Groups to run; all by default.", autocompletion=_known_groups
         ),
     ] = None,
+    every: Annotated[
+        bool, typer.Option("--all", help="Run also the rows that are kept as data: hours instead of minutes.")
+    ] = False,
     jobs: Annotated[int, typer.Option("-j", "--jobs", metavar="N", min=1, help="Processes to use.")] = 1,
     overrides: Overrides = [],  # noqa: B006  # typer takes the default as it is and never changes it
     output: Annotated[
@@ -55,6 +58,7 @@ def validate_command(
     with document(as_json), progress() as line:
         found = validate(
             *(groups or ()),
+            every=every,
             jobs=jobs,
             overrides=overrides,
             progress=lambda name, done, total: line(f"{done} of {total} runs; last: {name}", 0),

@@ -146,9 +146,10 @@ def _hosts(rows: Sequence[Row]) -> Iterator[str]:
 
 
 def _not_run(found: Validation) -> Iterator[str]:
+    ran = {r.id for r in found.results}
     skipped: dict[tuple[str, str], int] = {}
     for row in found.rows:
-        if row.scored == "skip":
+        if row.scored == "skip" and row.id not in ran:
             key = (row.group, row.note)
             skipped[key] = skipped.get(key, 0) + 1
     if not (skipped or found.not_run):

@@ -45,7 +45,7 @@ UNITS: Final[Mapping[Metric, str]] = {
 }
 _SLOPES = ("slope_gb_per_s", "slope_gflop_per_s")
 Scored = Literal["yes", "no", "skip"]
-"""yes: run and scored; no: run and shown; skip: kept as data, not run."""
+"""yes: run and scored; no: run and shown; skip: kept as data, run and scored where all rows are wanted."""
 PIPES = ("V", "M", "MTE1", "MTE2", "MTE3", "FIX")
 
 Pairs = tuple[tuple[str, str], ...]

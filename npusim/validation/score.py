@@ -131,7 +131,7 @@ def compare(
 
 
 def _by(row: Row, group: Group) -> Literal["percent", "us", "not"]:
-    if row.scored != "yes":
+    if row.scored == "no":
         return "not"
     short = (
         group.short_us is not None

@@ -64,14 +64,16 @@ class Validation:
 
 def validate(
     *groups: str,
+    every: bool = False,
     jobs: int = 1,
     overrides: Sequence[str] = (),
     progress: Progress | None = None,
 ) -> Validation:
     """Run the published rows of some groups, or of all, and compare.
 
-    `jobs` is the number of processes. `overrides` changes numbers of every chip, as
-    `hbm.sustained_fraction=0.9`. `progress` is called after every run.
+    `every` runs and scores the rows that are kept as data, too. `jobs` is the number of processes.
+    `overrides` changes numbers of every chip, as `hbm.sustained_fraction=0.9`. `progress` is called after
+    every run.
 
     Raises `ConfigError` for an unknown group, a row that cannot be read, or an override that cannot be used.
     A run that fails is a result with `failure`.
@@ -79,7 +81,7 @@ def validate(
     published = read_published()
     chosen = published.chosen(groups)
     rows = tuple(r for g in chosen for r in published.of(g))
-    run = [r for r in rows if r.scored != "skip"]
+    run = [r for r in rows if every or r.scored != "skip"]
     outcomes = run_cases(run, jobs=jobs, overrides=overrides, progress=progress)
     by_name = {g.name: g for g in chosen}
     results = tuple(score_row(row, by_name[row.group], outcomes) for row in run)

@@ -102,6 +102,7 @@ def test_short_rows_are_scored_by_the_difference(value, n, by):
     assert score(short).by == by
     assert score(short, dataclasses.replace(GROUP, short_us=None)).by == "percent"
     assert score(dataclasses.replace(short, scored="no")).by == "not"
+    assert score(dataclasses.replace(short, scored="skip")).by == by
 
 
 def results(*times, group=GROUP, **changes):
