@@ -97,7 +97,8 @@ class Vector(Section):
     """Cycles per repeat by cost class of the instruction, then by element type or `default`.
 
     A class that is absent is not supported. A repeat is 256 bytes: of the wider type for a cast, of the
-    result for a brcb (8 blocks). A repeat of a transpose is 16 rows of 32 bytes.
+    result for a brcb (8 blocks), of the records for a sort or a merge (32 of them). A repeat of a transpose
+    is 16 rows of 32 bytes.
     """
     banks: Banks
 

@@ -15,7 +15,7 @@ CubeType = Literal["f16", "bf16", "f32", "hf32", "s8", "s4"]
 COST_CLASSES = (
     *("two_source", "one_source", "approx", "transcendental", "div", "muladd_dst", "compare", "select"),
     *("cast", "gather_mask", "reduce_block", "reduce_repeat", "reduce_pair", "transpose", "brcb", "gather"),
-    *("fill", "copy"),
+    *("gather_block", "sort", "merge", "fill", "copy"),
 )
 VECTOR_TYPES = ("default", "f16", "bf16", "f32", "s4", "s8", "u8", "s16", "u16", "s32", "u32", "s64", "u64")
 

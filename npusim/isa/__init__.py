@@ -45,7 +45,7 @@ from npusim.isa.vector.arithmetic import (
 from npusim.isa.vector.compare import Compare, CompareMode, Compares, CompareToMask, GetCmpMask, SetCmpMask
 from npusim.isa.vector.convert import Cast
 from npusim.isa.vector.forms import contiguous, counter_mode, masked, normal_mode
-from npusim.isa.vector.gather import Gather, GatherMask
+from npusim.isa.vector.gather import Gather, Gatherb, GatherMask
 from npusim.isa.vector.logic import And, Not, Or, ShiftLeft, ShiftRight
 from npusim.isa.vector.move import Brcb, Copy, CreateVecIndex, Duplicate
 from npusim.isa.vector.reduce import (
@@ -60,6 +60,7 @@ from npusim.isa.vector.reduce import (
     WholeReduceSum,
 )
 from npusim.isa.vector.select import Select, SelectMode
+from npusim.isa.vector.sort import MrgSort, Sort32
 from npusim.isa.vector.transpose import TransDataTo5HD, Transpose
 from npusim.isa.vector.unary import (
     Abs,
@@ -126,6 +127,7 @@ __all__ = [
     "FusedMulAdd",
     "Gather",
     "GatherMask",
+    "Gatherb",
     "GetCmpMask",
     "GetValue",
     "Group",
@@ -141,6 +143,7 @@ __all__ = [
     "Min",
     "Mins",
     "Mmad",
+    "MrgSort",
     "Mul",
     "MulAddDst",
     "MulAddRelu",
@@ -174,6 +177,7 @@ __all__ = [
     "SetVectorMask",
     "ShiftLeft",
     "ShiftRight",
+    "Sort32",
     "Space",
     "Sqrt",
     "State",

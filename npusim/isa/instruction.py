@@ -219,8 +219,10 @@ class Instruction:
         if chip.capacity_bytes(space.short) == 0:
             raise self.error(f"{name} is in {space.short}, which {chip.name} does not have")
 
-    returns_value: ClassVar[bool] = False
-    """Whether a queued instruction leaves a count in a register, for which the scalar unit then waits."""
+    @property
+    def returns_value(self) -> bool:
+        """Whether a queued instruction leaves a count in a register, for which the scalar unit then waits."""
+        return False
 
     def self_ordered(self, chip: Chip) -> bool:
         """Whether its pipe keeps it behind earlier instructions of the same pipe that touch the same bytes.

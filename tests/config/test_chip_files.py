@@ -84,7 +84,7 @@ def test_units_fit_together(chip: Chip) -> None:
     assert banks.banks << banks.bank_low_bit >= buffers.ub_kib * 1024 or banks.bank_low_bit < 10
     assert chip.hbm.read_latency_ns >= chip.l2.read_latency_ns
     assert chip.cube.head_isolated_cycles >= chip.cube.head_streamed_cycles
-    assert set(COST_CLASSES) - set(chip.vector.cycles_per_repeat) <= {"brcb"}
+    assert set(COST_CLASSES) - set(chip.vector.cycles_per_repeat) <= {"brcb", "gather_block", "sort", "merge"}
     assert all("default" in table for table in chip.vector.cycles_per_repeat.values())
     assert (chip.flags.cross_ids == 0) == chip.coupled == (chip.queues.fix == 0)
     assert (chip.ports.l0c_to_gm is None) == (chip.paths.l0c_to_l1 is None) == chip.coupled

@@ -17,7 +17,7 @@ from npusim.isa.vector.arithmetic import (
 from npusim.isa.vector.compare import Compare, CompareMode, Compares, CompareToMask, GetCmpMask, SetCmpMask
 from npusim.isa.vector.convert import AddReluCast, Cast, MulCast, SubReluCast
 from npusim.isa.vector.dequantise import CastDequant
-from npusim.isa.vector.gather import Gather, GatherMask
+from npusim.isa.vector.gather import Gather, Gatherb, GatherMask
 from npusim.isa.vector.logic import And, Not, Or, ShiftLeft, ShiftRight
 from npusim.isa.vector.move import Brcb, Copy, CreateVecIndex, Duplicate
 from npusim.isa.vector.reduce import (
@@ -32,6 +32,7 @@ from npusim.isa.vector.reduce import (
     WholeReduceSum,
 )
 from npusim.isa.vector.select import Select, SelectMode
+from npusim.isa.vector.sort import MrgSort, Sort32
 from npusim.isa.vector.transpose import TransDataTo5HD, Transpose
 from npusim.isa.vector.unary import (
     Abs,
@@ -74,6 +75,7 @@ __all__ = [
     "FusedMulAdd",
     "Gather",
     "GatherMask",
+    "Gatherb",
     "GetCmpMask",
     "LeakyRelu",
     "Ln",
@@ -81,6 +83,7 @@ __all__ = [
     "Maxs",
     "Min",
     "Mins",
+    "MrgSort",
     "Mul",
     "MulAddDst",
     "MulAddRelu",
@@ -99,6 +102,7 @@ __all__ = [
     "SetCmpMask",
     "ShiftLeft",
     "ShiftRight",
+    "Sort32",
     "Sqrt",
     "Sub",
     "SubRelu",

@@ -1,4 +1,4 @@
-"""Collecting elements: by bits (GatherMask) and by offsets (Gather)."""
+"""Collecting elements by bits (GatherMask) and by offsets (Gather), and blocks by offsets (Gatherb)."""
 
 from __future__ import annotations
 
@@ -219,4 +219,86 @@ class Gather(LaneWise):
     @classmethod
     def example(cls) -> Gather:
         """Collect 128 floats."""
+        return cls(dst=ub(F32, 0x10000), src=ub(F32, 0), offsets=ub(U32, 0x1000), src_bytes=0x400, repeat=2)
+
+
+@instruction
+class Gatherb(Repeated):
+    """Collect blocks of 32 bytes by byte offsets: block i of the walk becomes the block at src + offsets[i].
+
+    A repeat takes eight offsets (u32), each a multiple of 32 inside the `src_bytes` that they may reach from
+    `src` on. The mask has no effect. Types of 16 and 32 bits. Cost: class gather_block.
+    """
+
+    dst: UbOut
+    src: UbIn
+    offsets: UbIn
+    src_bytes: int
+    dst_block: int = 1
+    dst_repeat: int = 8
+
+    types: ClassVar[frozenset[DType]] = WORDS
+    cost_class: ClassVar[str] = "gather_block"
+    counts: ClassVar[bool] = False
+
+    def check_types(self) -> None:
+        """Check the element types, and the reach of the offsets."""
+        self.check_type("dst", self.dst.dtype)
+        self.check_same("dst", "src")
+        self.check_type("offsets", self.offsets.dtype, frozenset({U32}))
+        if self.src_bytes < BLOCK_BYTES or self.src_bytes % BLOCK_BYTES:
+            raise self.error(f"src_bytes must be one or more blocks of 32 bytes, not {self.src_bytes} bytes")
+
+    def check_mask(self, state: State) -> None:
+        """Accept every mask; a repeat writes more than one block, so the blocks need a stride."""
+        if self.repeat and not self.dst_block:
+            raise self.error("dst_block must be 1 or more, not 0, where a repeat writes more than one block")
+
+    def check_bounds(self, chip: Chip, state: State) -> None:
+        """Check bounds, and that the destination has nothing in common with the sources."""
+        super(Gatherb, self).check_bounds(chip, state)
+        self.check_apart(state, "dst", "src")
+        self.check_apart(state, "dst", "offsets")
+
+    def touched(self, state: State) -> dict[str, list[Access]]:
+        """Return the blocks that are written, the offsets, and all that they may reach."""
+        if not self.repeat:
+            return {}
+        src, offsets = self.src, self.offsets
+        lanes = REPEAT_BYTES // self.dst.dtype.size
+        piece = Piece(0, self.repeat, lanes, None)
+        return {
+            "dst": accesses(Strided(self.dst, self.dst_block, self.dst_repeat), (piece,)),
+            "src": [Access(src.space, src.segment, src.address, self.src_bytes)],
+            "offsets": [Access(offsets.space, offsets.segment, offsets.address, 32 * self.repeat)],
+        }
+
+    def execute(self, core: CoreView, state: State) -> None:
+        """Collect the blocks, repeat after repeat.
+
+        Raises `OperandError` for an offset outside the source or off its blocks.
+        """
+        offsets = core.view(self.offsets, (self.repeat, 8)).astype(np.int64)
+        wrong = (offsets >= self.src_bytes) | (offsets % BLOCK_BYTES != 0)
+        if wrong.any():
+            repeat, block = (int(i) for i in np.argwhere(wrong)[0])
+            raise self.error(
+                f"the offset of block {block} in repeat {repeat} must be a multiple of 32 inside the "
+                f"{self.src_bytes} bytes of src, not {offsets[repeat, block]}"
+            )
+        blocks = core.view(self.src.as_type(U8), (self.src_bytes // BLOCK_BYTES, BLOCK_BYTES))
+        strides = (self.dst_repeat * BLOCK_BYTES, self.dst_block * BLOCK_BYTES, 1)
+        target = core.view(self.dst.as_type(U8), (self.repeat, 8, BLOCK_BYTES), strides)
+        for repeat in range(self.repeat):
+            target[repeat] = blocks[offsets[repeat] // BLOCK_BYTES]
+
+    def work(self, chip: Chip, state: State) -> Work:
+        """Return head + repeats x the larger of throughput and the bank conflicts of what is written."""
+        writes = Walk(self.dst.address, self.dst_block * BLOCK_BYTES, self.dst_repeat * BLOCK_BYTES, 8)
+        elements = self.repeat * REPEAT_BYTES // self.dst.dtype.size
+        return self.cost(chip, self.dst.dtype, self.repeat, elements, (), (writes,))
+
+    @classmethod
+    def example(cls) -> Gatherb:
+        """Collect sixteen blocks of floats."""
         return cls(dst=ub(F32, 0x10000), src=ub(F32, 0), offsets=ub(U32, 0x1000), src_bytes=0x400, repeat=2)
