@@ -73,7 +73,7 @@ def _check_expected(program: str, name: str, wanted: object) -> None:
 
 def _compare(got: Array, wanted: Expected) -> tuple[float, float, float, int]:
     value = wanted.value.ravel()
-    limit = np.broadcast_to(np.asarray(wanted.tolerance, np.float64), wanted.value.shape).ravel()
+    limit = np.broadcast_to(wanted.tolerance, wanted.value.shape).reshape(-1)
     error = ulp = 0.0
     wrong = 0
     for start in range(0, got.size, _CHUNK):
