@@ -1,0 +1,84 @@
+"""MXR: product form inside 16 x 16 blocks, then block recursion (arXiv 2605.21325; pto-kernels@abe6ecb)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Literal
+
+import numpy as np
+from pydantic import PositiveInt
+
+from npusim import Builder, Expected, isa, program
+from npusim.isa.dtype import element_type
+from npusim.study.triangular_inputs import Family
+
+from ._tri import (
+    Layout,
+    Overflow,
+    Triangle,
+    expected_inverse,
+    identity,
+    inverse_output,
+    places,
+    sizes,
+    triangular_input,
+)
+from ._tri_bounds import block_diagonal, blocks_of, merged, product_form, settled
+from ._tri_chain import FRACTAL
+from ._tri_cube import Setup, launch_chains, merge_blocks, pair, product_blocks
+
+
+@program
+def tri_inv_mxr(
+    k: Builder,
+    *,
+    n: Literal[16, 32, 64, 96, 128] = 64,
+    batch: PositiveInt = 80,
+    dtype: Literal["float16", "bfloat16"] = "float16",
+    out: Literal["auto", "float16", "bfloat16", "float32"] = "auto",
+    triangle: Triangle = "upper",
+    reuse: bool = False,
+    family: Family = "uniform",
+    scale: float = 0.1,
+    layout: Layout = "head_first",
+    heads: PositiveInt = 1,
+    lengths: str = "",
+    overflow: Overflow = "ieee",
+    buffers: Literal[2, 3, 4] = 2,
+) -> None:
+    """Invert I + A for a batch of strictly triangular n x n matrices on the cubes of all cores, by MXR.
+
+    Sixteen-blocks on the diagonal are inverted by (I - D)(I + D^2)(I + D^4)(I + D^8); then blocks double:
+    X = L + (I - L A) R, with L and R every other block of X. Results leave L0C rounded to `dtype` for L1
+    and to `out` for global memory (auto: as `dtype`). `reuse` keeps X in the accumulator instead of bringing
+    it back by a product with the identity. A core takes 1, 2 or 4 matrices in turn, as the published kernel;
+    with two `buffers` n=128 fills L0A, L0B and L0C. `seq_first` takes (tokens, heads, n), `lengths` packs
+    sequences. `overflow=saturate` is the mode after reset: infinities become the largest number, NaN zero.
+    """
+    at = places("tri_inv_mxr", n, batch, layout, heads, lengths)
+    a = triangular_input(k, at, dtype, family, scale, triangle)
+    result = dtype if out == "auto" else out
+    t = inverse_output(k, at, result)
+    minus = identity(k, "minus", n, -1.0, element_type(dtype))
+
+    def invert(s: Setup, y: isa.Tile, number: int, turn: int) -> None:
+        p, q = pair(turn, buffers)
+        product_blocks(s, y, p, q, reuse=reuse)
+        if n == FRACTAL:
+            s.chain.store(number, p)
+        else:
+            merge_blocks(s, y, p, q, number, FRACTAL, lower=triangle == "lower")
+
+    launch_chains(k, "tri_inv_mxr", at, a, t, [minus], Setup, invert, buffers=buffers, overflow=overflow)
+
+    @k.reference
+    def expected(inputs: Mapping[str, np.ndarray]) -> dict[str, Expected]:
+        def bound(lower: np.ndarray) -> np.ndarray:
+            kind = element_type(dtype).np
+            blocks = block_diagonal(product_form(blocks_of(lower, FRACTAL), kind, levels=3))
+            return settled(merged(lower, blocks, FRACTAL, kind).error)
+
+        return {"t": expected_inverse("tri_inv_mxr", inputs, at, triangle, result, bound)}
+
+
+tri_inv_mxr.from_inputs(sizes)
