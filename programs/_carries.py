@@ -21,6 +21,8 @@ COUNTING = isa.State(counter_mode=True, mask=0)
 Item = isa.Instruction | Macro
 Steps = Iterator[Item]
 Body = tuple[Item, ...]
+Allocate = Callable[[int, isa.DType], isa.Tile]
+"""Reserves so many elements of a type in the unified buffer."""
 
 
 def carry_row(row: isa.Tile, count: int, counted: object) -> list[isa.Instruction]:
@@ -45,16 +47,23 @@ class Pieces:
     """
 
     def __init__(
-        self, c: Kernel, size: int, dtype: isa.DType, buffers: int, made: dict[object, Body]
+        self,
+        c: Kernel,
+        size: int,
+        dtype: isa.DType,
+        buffers: int,
+        made: dict[object, Body],
+        ub: Allocate | None = None,
     ) -> None:
         """Reserve buffers and flags. `made` keeps the bodies for all cores of a launch, which must reserve
-        the same in the same order.
+        the same in the same order; `ub` reserves in place of the core.
         """
+        ub = ub or c.ub
         self.dtype, self._made = dtype, made
-        self.sources = [c.ub(size, dtype) for _ in range(buffers)]
-        self.sums = [c.ub(size, dtype) for _ in range(buffers)]
-        self.work = c.ub(max(8, size // 64), isa.F32)
-        self.one = c.ub(8, dtype)
+        self.sources = [ub(size, dtype) for _ in range(buffers)]
+        self.sums = [ub(size, dtype) for _ in range(buffers)]
+        self.work = ub(max(8, size // 64), isa.F32)
+        self.one = ub(8, dtype)
         self.counted, self._read = c.flag(Pipe.V, Pipe.S), c.flag(Pipe.S, Pipe.V)
         self._loaded = [c.flag(Pipe.MTE2, Pipe.V) for _ in range(buffers)]
         self._free = [c.flag(Pipe.V, Pipe.MTE2) for _ in range(buffers)]

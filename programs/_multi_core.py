@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Generator
+from typing import Any, NamedTuple
 
 from npusim import Kernel, Pipe, isa
 from npusim.config.chip import Chip
-from npusim.units import align_up, ceil_div
+from npusim.units import BLOCK_BYTES, align_up, ceil_div
 
-from ._carries import CARRY, PART, TOTAL, Pieces, Steps, add_to
+from ._carries import CARRY, PART, TOTAL, Item, Pieces, Steps, add_to
 
 
 def span(index: int, each: int, total: int) -> range:
@@ -51,6 +52,27 @@ def first_carry(y: isa.Tile, before: int | None) -> Steps:
     yield isa.GetValue(reg=CARRY.index, src=last)
 
 
+class Arena:
+    """A stretch of the unified buffer that the phases of a stream reserve anew, one after the other.
+
+    Between two phases all pipes of the core must have met, as in a `SyncAll`.
+    """
+
+    def __init__(self, c: Kernel, nbytes: int) -> None:
+        self._all = c.ub(nbytes, isa.U8)
+        self._used = 0
+
+    def ub(self, count: int, dtype: isa.DType) -> isa.Tile:
+        """Reserve elements, from a block boundary on."""
+        start = self._used
+        self._used = align_up(start + dtype.bytes_of(count), BLOCK_BYTES)
+        return isa.Tile(self._all.flat(start, dtype.bytes_of(count)).as_type(dtype), (count,))
+
+    def reset(self) -> None:
+        """Give everything back, for the next phase."""
+        self._used = 0
+
+
 class Exchange:
     """The sums of all vector cores in global memory, as one vector core sees them."""
 
@@ -80,6 +102,20 @@ class Exchange:
         for core in range(self._number):
             yield isa.GetValue(reg=PART.index, src=self._all.flat(core, 1))
             yield add_to(CARRY, PART, self._sums.dtype)
+
+    def collect_all(self) -> Generator[Item, Any, tuple[Any, Any]]:
+        """Return the sums of the cores before this one and of all cores, which timing alone does not know."""
+        before = yield isa.ScalarAlu(op=isa.ScalarOp.MOV, reg=TOTAL.index, a=0, dtype=self._sums.dtype)
+        yield isa.copy_in(self._all, self._sums)
+        yield self._read.set
+        yield self._read.wait
+        total = before
+        for core in range(self._sums.size):
+            yield isa.GetValue(reg=PART.index, src=self._all.flat(core, 1))
+            total = yield add_to(TOTAL, PART, self._sums.dtype)
+            if core < self._number:
+                before = total
+        return before, total
 
 
 class Padding:
