@@ -69,5 +69,5 @@ def validate_command(
             save_plot(found, plot)
     show(found.to_json() if as_json else validation_text(found))
     if not found.ok:
-        bad = ", ".join(s.name for s in found.scores if s.verdict in ("miss", "failed"))
+        bad = ", ".join(s.name for s in found.scores if s.verdict in ("miss", "failed", "not run"))
         raise MismatchError(f"validation: rows failed, or a target is missed without a named reason: {bad}")

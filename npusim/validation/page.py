@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from npusim.config.shipped import shipped
@@ -86,7 +86,7 @@ def _group(s: GroupScore) -> str:
     return _line(cells)
 
 
-def _missing(scores: Iterable[GroupScore]) -> Iterator[str]:
+def _missing(scores: Sequence[GroupScore]) -> Iterator[str]:
     told = [s for s in scores if s.missing]
     if told:
         yield "## What is missing"
@@ -98,6 +98,10 @@ def _missing(scores: Iterable[GroupScore]) -> Iterator[str]:
     if without:
         names = ", ".join(without)
         yield f"No number is at hand for {names}; tests check their order and crossovers instead."
+        yield ""
+    late = [s.name for s in scores if s.verdict == "not run"]
+    if late:
+        yield f"Not run for this page: {', '.join(late)}."
         yield ""
 
 

@@ -17,7 +17,7 @@ LONG_ELEMENTS, LONG_US = 1_000_000, 150.0
 OVERALL_PERCENT, OVERALL_RANK = 5.0, 0.99
 """Targets of all rows together: mean absolute error and rank correlation."""
 
-Verdict = Literal["pass", "miss", "miss, named", "failed", "no target", "no rows"]
+Verdict = Literal["pass", "miss", "miss, named", "failed", "no target", "no rows", "not run"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,11 +142,11 @@ def _by(row: Row, group: Group) -> Literal["percent", "us", "not"]:
     return "us" if short else "percent"
 
 
-def score_group(group: Group, results: Sequence[Result]) -> GroupScore:
-    """Score the results of a group against its target."""
+def score_group(group: Group, results: Sequence[Result], *, published: int = 0) -> GroupScore:
+    """Score the results of a group against its target; `published` is the number of its rows."""
     mape, worst, off, rank = _figures(results)
     if not results:
-        verdict: Verdict = "no rows"
+        verdict: Verdict = "not run" if published else "no rows"
     elif any(r.failure for r in results):
         verdict = "failed"
     elif group.target_percent is None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -29,7 +30,8 @@ class Validation:
     @property
     def scores(self) -> tuple[GroupScore, ...]:
         """Every group, in the order of `validation/groups.csv`."""
-        return tuple(score_group(g, self.of(g.name)) for g in self.groups)
+        counts = Counter(row.group for row in self.rows)
+        return tuple(score_group(g, self.of(g.name), published=counts[g.name]) for g in self.groups)
 
     @property
     def overall(self) -> GroupScore:
@@ -38,8 +40,8 @@ class Validation:
 
     @property
     def ok(self) -> bool:
-        """Whether no row failed and every group that misses its target has its missing mechanism named."""
-        return not any(s.verdict in ("miss", "failed") for s in self.scores)
+        """Whether every group was run, no row failed, and what misses its target has its reason named."""
+        return not any(s.verdict in ("miss", "failed", "not run") for s in self.scores)
 
     def of(self, group: str) -> tuple[Result, ...]:
         """Return the results of a group."""

@@ -122,6 +122,7 @@ def test_the_mean_and_the_worst_decide():
     assert score_group(dataclasses.replace(each, missing="banks"), some).verdict == "miss, named"
     assert score_group(dataclasses.replace(mean, target_percent=None), some).verdict == "no target"
     assert score_group(mean, []).verdict == "no rows"
+    assert score_group(mean, [], published=3).verdict == "not run"
     assert score_group(mean, [score(row(), error="gone")]).verdict == "failed"
     exact = dataclasses.replace(mean, target_percent=found.mape_percent)
     assert score_group(exact, some).verdict == "pass"
