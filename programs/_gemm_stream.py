@@ -63,6 +63,16 @@ class _Chunk(NamedTuple):
     width: int
 
 
+class Shared:
+    """Instructions that all cores yield, whose buffers and flags are the same."""
+
+    def __init__(self) -> None:
+        self.chunks: dict[_Chunk, Macro] = {}
+        self.left: dict[tuple[int, int, int], list[isa.Instruction]] = {}
+        """Loads by address in L1, row of tiles and packet."""
+        self.right: dict[tuple[int, int, int], list[isa.Instruction]] = {}
+
+
 def product_stream(
     c: Kernel,
     cut: Blocking,
@@ -70,6 +80,7 @@ def product_stream(
     b: isa.Tile,
     tiles: Sequence[TileAt],
     drain: Drain,
+    shared: Shared,
     *,
     l1: int,
     l0: int,
@@ -77,7 +88,7 @@ def product_stream(
     """Yield the products of the tiles of one core, with `l1` and `l0` buffers of each operand.
 
     Loads run ahead by one packet where L1 has two buffers, also into the next tile. What depends on the
-    position in the buffers alone is made once and yielded again.
+    position in the buffers alone is made once, for all cores, and yielded again.
     """
     core = _Core(c, cut, l1, l0, drain.pipe)
     yield from core.free()
@@ -87,13 +98,14 @@ def product_stream(
         core.left,
         [(t.row, p) for t in tiles for p in range(packets_a)],
         lambda dst, row, packet: load_left(cut, dst, a, row, packet),
+        shared.left,
     )
     right = _Packets(
         core.right,
         [(t.column, p) for t in tiles for p in range(packets_b)],
         lambda dst, column, packet: load_right(cut, dst, b, column, packet),
+        shared.right,
     )
-    kept: dict[_Chunk, Macro] = {}
     parity = 0
     for number, at in enumerate(tiles):
         step = 0
@@ -129,9 +141,9 @@ def product_stream(
                 height=cut.height(at.row),
                 width=cut.width(at.column),
             )
-            steps = kept.get(chunk)
+            steps = shared.chunks.get(chunk)
             if steps is None:
-                steps = kept[chunk] = Macro(core.multiply(chunk))
+                steps = shared.chunks[chunk] = Macro(core.multiply(chunk))
             yield steps
             step += count
             parity = (parity + count) % l0
@@ -151,12 +163,13 @@ class _Packets:
         slots: Sequence[_Slot],
         packets: Sequence[tuple[int, int]],
         make: Callable[[isa.Tile, int, int], list[isa.Instruction]],
+        made: dict[tuple[int, int, int], list[isa.Instruction]],
     ) -> None:
         self._slots = slots
         self._packets = packets
         self._make = make
         self._asked = 0
-        self._made: dict[tuple[int, int, int], list[isa.Instruction]] = {}
+        self._made = made
 
     def due(self, used: int) -> Iterator[tuple[_Slot, tuple[int, int]]]:
         """Return the packets to load before packet `used` is: it, and as many more as there are buffers."""
