@@ -243,6 +243,8 @@ class L2(Section):
     sector_bytes: PositiveInt
     """A row that starts and ends at multiples of this moves its own bytes through L2 and main memory, any
     other one all request ranges that it touches."""
+    same_range_requests_per_cycle: PositiveFloat | None = None
+    """Requests that transfers under way over the same ranges get served between them; None for no limit."""
     writeback_buffer_kib: Annotated[int, Field(ge=0)]
     """Evicted bytes under way that do not delay the access that evicted them."""
 

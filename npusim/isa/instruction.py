@@ -85,6 +85,8 @@ class Transfer(NamedTuple):
     write: bool
     port_cycles: int
     """Cycles that the data occupies the core's own port."""
+    requests: int = 1
+    """Parts of its rows, each inside one range of addresses."""
     extra: int = 0
     """Bytes that L2 and main memory move in addition, because rows do not start or end at whole sectors."""
     bypass: bool = False

@@ -272,6 +272,7 @@ def probes(base):
         found += [
             lambda chip: run(meet, chip),
             lambda chip: run("scan_ul1", chip, n=2000, s=16, timing_only=True),
+            lambda chip: run("same_address", chip, m=80, n=64, timing_only=True),
         ]
     return found + [lambda chip, s=s: run(copies, chip, l2=s, timing_only=True) for s in ("warm", "dirty")]
 

@@ -232,6 +232,7 @@ def numbers(draw: Any, kind: str) -> dict[str, Any]:
     changes["flags.group_latency_ns"] = draw(st.sampled_from([0.0, 3.0, 100.0]))
     changes["l2.granule_bytes"] = draw(st.sampled_from([4096, 1 << 16, 1 << 18]))
     changes["l2.writeback_buffer_kib"] = draw(st.sampled_from([0, 8, 64]))
+    changes["l2.same_range_requests_per_cycle"] = draw(st.sampled_from([None, 0.1, 0.7]))
     changes["l2.read_latency_ns"] = draw(st.sampled_from([0.0, 100.0]))
     changes["l2.write_bytes_per_cycle"] = draw(st.sampled_from([20.0, 200.0]))
     changes["hbm.nominal_gb_per_s"] = draw(st.sampled_from([33.0, 100.0]))

@@ -186,9 +186,8 @@ def port_work(
     nbytes = number * chip.l2.request_bytes
     cycles, rate = _cycles(port, nbytes, max(elements, nbytes * 8 // bits))
     prices = (f"ports.{name}.{rate}", f"ports.{name}.issue_cycles")
-    return Work(
-        port.issue_cycles, transfer=Transfer(name, access, write, cycles, extra, bypass), prices=prices
-    )
+    transfer = Transfer(name, access, write, cycles, number, extra, bypass)
+    return Work(port.issue_cycles, transfer=transfer, prices=prices)
 
 
 def path_work(chip: Chip, name: str, nbytes: int, elements: int) -> Work:

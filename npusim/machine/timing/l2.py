@@ -24,15 +24,20 @@ L2State = Literal["cold", "warm", "dirty"]
 class Fetch:
     """A transfer that brings bytes from main memory; later accesses that hit these bytes wait for its end."""
 
-    __slots__ = ("over", "waiting")
+    __slots__ = ("stop", "waiting")
 
     def __init__(self) -> None:
-        self.over = False
+        self.stop: int | None = None
+        """When its data had moved; None while it is under way."""
         self.waiting: list[Callable[[], None]] = []
 
-    def end(self) -> None:
+    def pending(self, now: int) -> bool:
+        """Whether its data is under way, or has ended in this very cycle."""
+        return self.stop is None or self.stop >= now
+
+    def end(self, now: int) -> None:
         """Let those who wait go on."""
-        self.over = True
+        self.stop = now
         for done in self.waiting:
             done()
 
@@ -46,7 +51,7 @@ class Touched(NamedTuple):
     evicted: int
     """Written back to main memory."""
     awaited: tuple[Fetch, ...] = ()
-    """Transfers under way that fetch what was hit."""
+    """Transfers that fetch what was hit, under way or ended in this cycle."""
 
 
 class Line:
@@ -106,8 +111,16 @@ class L2:
                 if spec.role in ("input", "inout", "constant"):
                     self.access(Access(Space.GM, index, 0, spec.nbytes), write=False)
 
-    def access(self, access: Access, *, write: bool, fetch: Fetch | None = None) -> Touched:
-        """Touch the bytes of an access, in address order; `fetch` stands for the transfer that does it."""
+    def settle(self) -> None:
+        """Take note that nothing is under way, as between launches."""
+        for line in self._lines.values():
+            line.fetch = None
+
+    def access(self, access: Access, *, write: bool, fetch: Fetch | None = None, now: int = 0) -> Touched:
+        """Touch the bytes of an access, in address order; `fetch` stands for the transfer that does it.
+
+        What ends in the cycle `now` counts as under way, so that the order of events in a cycle is all one.
+        """
         base = self._bases[access.segment]
         granule, lines = self._granule, self._lines
         hit = miss = evicted = 0
@@ -134,7 +147,7 @@ class L2:
                 present = line.known(low, high)
                 hit += present
                 by = line.fetch
-                if present and by is not None and not by.over and by is not fetch and by not in awaited:
+                if present and by is not None and by is not fetch and by.pending(now) and by not in awaited:
                     awaited.append(by)
                 if present < high - low:
                     miss += high - low - present
@@ -142,7 +155,7 @@ class L2:
                     line.fetch = fetch
         return Touched(hit, miss, evicted, tuple(awaited))
 
-    def bypass(self, access: Access, *, write: bool) -> Touched:
+    def bypass(self, access: Access, *, write: bool, now: int = 0) -> Touched:
         """Look an access up that leaves the cache as it is: reads take what is there and the rest from main
         memory, writes go to main memory and to the copy in the cache where there is one.
         """
@@ -161,8 +174,9 @@ class L2:
                     continue
                 present = line.known(max(start, index * granule), min(stop, (index + 1) * granule))
                 hit += present
-                if present and line.fetch is not None and not line.fetch.over and line.fetch not in awaited:
-                    awaited.append(line.fetch)
+                by = line.fetch
+                if present and by is not None and by.pending(now) and by not in awaited:
+                    awaited.append(by)
         return Touched(total, 0, total) if write else Touched(hit, total - hit, 0, tuple(awaited))
 
     def _make_room(self) -> int:

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
+from math import ceil
 
 import simpy
 
@@ -24,6 +25,7 @@ class MemorySystem:
     def __init__(self, env: simpy.Environment, chip: Chip, l2: L2) -> None:
         self.env = env
         self.l2 = l2
+        l2.settle()
         self.l2_read = FairLink(env, chip.l2.read_bytes_per_cycle)
         self.l2_write = FairLink(env, chip.l2.write_bytes_per_cycle)
         self.hbm = FairLink(env, chip.hbm_bytes_per_cycle)
@@ -32,6 +34,13 @@ class MemorySystem:
         self.write_latency = chip.cycles(chip.l2.write_latency_ns)
         self.read_bytes = self.write_bytes = 0
         self.hit_bytes = self.miss_bytes = self.evicted_bytes = 0
+        self._request_bytes = chip.l2.request_bytes
+        self._same_range = chip.l2.same_range_requests_per_cycle
+        self._under_way: dict[tuple[int, int], int] = {}
+        """Transfers under way by the range of addresses that they start in."""
+        self._met: dict[tuple[int, int], Move | FairLink] = {}
+        """The only transfer in a range, or the link that several share."""
+        self._left: deque[Left] = deque()
         self._buffer_bytes = chip.l2.writeback_buffer_kib * 1024
         self._backlog = 0
 
@@ -49,9 +58,59 @@ class MemorySystem:
 
         self.hbm.submit(nbytes, ended)
 
+    def enter(self, move: Move) -> FairLink | None:
+        """Note that a transfer starts in a range; return the link that it shares where it is not alone there.
+
+        Who was alone there until now joins the link. What leaves in this cycle still counts, so that the
+        order of events in a cycle is all one.
+        """
+        if self._same_range is None:
+            return None
+        now, left = int(self.env.now), self._left
+        if move.port.left is not None:
+            self._forget(move.port.left)  # a transfer does not meet the one before it on its own port
+        while left and left[0].time < now:
+            self._forget(left.popleft())
+        access = move.transfer.access
+        key = (access.segment, access.start // self._request_bytes)
+        self._under_way[key] = self._under_way.get(key, 0) + 1
+        met = self._met.get(key)
+        if met is None:
+            self._met[key] = move
+            return None
+        if isinstance(met, Move):
+            link = self._met[key] = FairLink(self.env, self._same_range)
+            met.join(link)
+            return link
+        return met
+
+    def leave(self, move: Move) -> None:
+        """Note that a transfer has moved its data."""
+        if self._same_range is not None:
+            access = move.transfer.access
+            key = (access.segment, access.start // self._request_bytes)
+            move.port.left = Left(int(self.env.now), key)
+            self._left.append(move.port.left)
+
+    def _forget(self, left: Left) -> None:
+        if left.counted:
+            left.counted = False
+            self._under_way[left.key] -= 1
+            if not self._under_way[left.key]:
+                del self._under_way[left.key], self._met[left.key]
+
     def full(self, nbytes: int) -> bool:
         """Whether the write-back buffer has no room for some more bytes."""
         return self._backlog + nbytes > self._buffer_bytes
+
+
+class Left:
+    """A transfer that left a range of addresses in some cycle, to the end of which it counts."""
+
+    __slots__ = ("counted", "key", "time")
+
+    def __init__(self, time: int, key: tuple[int, int]) -> None:
+        self.time, self.key, self.counted = time, key, True
 
 
 class Port:
@@ -63,6 +122,8 @@ class Port:
         self._memory = memory
         self._waiting: deque[tuple[Transfer, Ended]] = deque()
         self._busy = False
+        self.left: Left | None = None
+        """The last transfer that it moved."""
 
     def submit(self, transfer: Transfer, ended: Ended) -> None:
         """Queue a transfer that is ready to move data now."""
@@ -72,58 +133,103 @@ class Port:
 
     def _start(self) -> None:
         self._busy = True
-        transfer, ended = self._waiting.popleft()
-        memory = self._memory
-        env = memory.env
-        start = int(env.now)
-        fetch = None if transfer.write else Fetch()
+        Move(self, self._memory, *self._waiting.popleft()).start()
+
+    def moved(self) -> None:
+        """Go on with the next transfer."""
+        if self._waiting and not self._busy:
+            self._start()
+
+    def free(self) -> None:
+        """Note that the data of a transfer has moved."""
+        self._busy = False
+
+
+class Move:
+    """A transfer whose data moves: it ends when its port and all links have done their part."""
+
+    __slots__ = ("_ended", "_fetch", "_latency", "_memory", "_parts", "_since", "_timed", "port", "transfer")
+
+    def __init__(self, port: Port, memory: MemorySystem, transfer: Transfer, ended: Ended) -> None:
+        self.transfer = transfer
+        self.port, self._memory, self._ended = port, memory, ended
+        self._since = int(memory.env.now)
+        self._fetch = None if transfer.write else Fetch()
+        self._latency = memory.write_latency
+        self._parts = 3
+        """Parts that are not done: the start itself, L2, main memory, and what else there is to wait for."""
+        self._timed = False
+        """Whether a timer runs until the port is done."""
+
+    def start(self) -> None:
+        """Look the bytes up in L2, and put them on the links."""
+        transfer, memory, fetch, now, done = self.transfer, self._memory, self._fetch, self._since, self.done
+        shared = memory.enter(self)
         if transfer.bypass:
-            hit, miss, evicted, awaited = memory.l2.bypass(transfer.access, write=transfer.write)
+            touched = memory.l2.bypass(transfer.access, write=transfer.write, now=now)
         else:
-            hit, miss, evicted, awaited = memory.l2.access(transfer.access, write=transfer.write, fetch=fetch)
+            touched = memory.l2.access(transfer.access, write=transfer.write, fetch=fetch, now=now)
+        hit, miss, evicted, awaited = touched
         nbytes = hit + miss
         extra = transfer.extra
         fetched = miss + extra * miss // nbytes if extra else miss
-        latency = memory.write_latency
         if not transfer.write:
-            latency = memory.miss_latency if miss or awaited else memory.hit_latency
-        parts = 3 + len(awaited)
-
-        def part_ended() -> None:
-            nonlocal parts
-            parts -= 1
-            if parts:
-                return
-            left = start + transfer.port_cycles - int(env.now)
-            if left > 0:
-                timeout = env.timeout(left)
-                assert timeout.callbacks is not None
-                timeout.callbacks.append(lambda _: self._end(ended, latency, fetch))
-            else:
-                self._end(ended, latency, fetch)
-
+            self._latency = memory.miss_latency if miss or awaited else memory.hit_latency
         memory.hit_bytes += hit
         memory.miss_bytes += fetched
         for other in awaited:
-            other.waiting.append(part_ended)
+            if other.stop is None:
+                self._parts += 1
+                other.waiting.append(done)
+        if shared is not None:
+            self._parts += 1
+            shared.submit(transfer.requests, done)
         if evicted:
             delays = memory.full(evicted)
-            memory.write_back(evicted, part_ended if delays else None)
-            parts += delays
+            memory.write_back(evicted, done if delays else None)
+            self._parts += delays
         if transfer.write:
             memory.write_bytes += nbytes
-            memory.l2_write.submit(nbytes + extra, part_ended)
+            memory.l2_write.submit(nbytes + extra, done)
         else:
             memory.read_bytes += nbytes
-            memory.l2_read.submit(nbytes + extra, part_ended)
-        memory.hbm.submit(fetched, part_ended)
-        part_ended()
+            memory.l2_read.submit(nbytes + extra, done)
+        memory.hbm.submit(fetched, done)
+        done()
 
-    def _end(self, ended: Ended, latency: int, fetch: Fetch | None) -> None:
+    def join(self, link: FairLink) -> None:
+        """Share the range with another transfer from now on, for the requests that are left."""
+        if self._parts or self._timed:
+            left = self._since + self.transfer.port_cycles - int(self._memory.env.now)
+            requests = ceil(self.transfer.requests * max(0, left) / max(1, self.transfer.port_cycles))
+            self._parts += 1
+            link.submit(requests, self.done)
+
+    def done(self) -> None:
+        """Count a part as done; after the last, wait for the port."""
+        self._parts -= 1
+        if self._parts or self._timed:
+            return
+        env = self._memory.env
+        left = self._since + self.transfer.port_cycles - int(env.now)
+        if left > 0:
+            self._timed = True
+            timeout = env.timeout(left)
+            assert timeout.callbacks is not None
+            timeout.callbacks.append(self._port_done)
+        else:
+            self._end()
+
+    def _port_done(self, _: simpy.Event) -> None:
+        self._timed = False
+        if not self._parts:
+            self._end()
+
+    def _end(self) -> None:
         now = int(self._memory.env.now)
-        self._busy = False
-        ended(now, now + latency)
-        if fetch is not None:
-            fetch.end()
-        if self._waiting and not self._busy:
-            self._start()
+        self.port.free()
+        self._memory.leave(self)
+        self._ended(now, now + self._latency)
+        if self._fetch is not None:
+            self._fetch.end(now)
+        self.port.moved()
