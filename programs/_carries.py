@@ -91,6 +91,22 @@ class Pieces:
         yield self._loaded[slot].set
         return slot
 
+    def load_short(self, x: isa.Tile, size: int) -> Generator[Item, Any, int]:
+        """Load fewer elements than the `size` of a piece, and zeros behind them."""
+        slot = self._loads % len(self.sources)
+        self._loads += 1
+        piece = self.sources[slot].as_type(x.dtype).flat(0, size)
+        words, everything = piece.as_type(isa.U16), isa.PipeBarrier(on=Pipe.ALL)
+        yield self._free[slot].wait
+        yield everything
+        yield isa.SetVectorMask(mask=words.size)
+        yield isa.Duplicate(dst=words, scalar=0)
+        yield everything
+        pad = -x.nbytes % 32 // x.dtype.size
+        yield isa.DataCopyPad(dst=piece, src=x, block_len=x.nbytes, right_pad=pad)
+        yield self._loaded[slot].set
+        return slot
+
     def store(self, slot: int, y: isa.Tile) -> Steps:
         """Store the first sums of a buffer, as many as `y` has room for."""
         yield self._summed[slot].wait

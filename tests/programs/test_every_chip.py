@@ -32,6 +32,9 @@ RUNS = {
     "add": {"n": 5000, "piece": 1024},
     "same_address": {"m": 40, "n": 40, "tile_m": 16, "tile_n": 32},
     "read_tiles": {"m": 40, "n": 40, "tile_m": 8, "tile_n": 32, "to": "l1"},
+    "split": {"n": 3001, "s": 32, "density": 1},
+    "split_ind": {"n": 3001, "s": 32, "density": 0, "generation": "reduce"},
+    "compress": {"n": 3001, "s": 32, "density": 1},
 }
 COUPLED = {"path_repeat", "cube_repeat", "bus_share", "launch_empty", "gemm"}
 """Programs that run on coupled chips, too."""

@@ -35,6 +35,9 @@ RUNS = {
     "add": ("toy", {"n": 3000, "piece": 512}),
     "same_address": ("toy", {"m": 40, "n": 40, "tile_m": 16, "tile_n": 32}),
     "read_tiles": ("toy", {"m": 40, "n": 40, "tile_m": 8, "tile_n": 32, "to": "l1"}),
+    "split": ("toy", {"n": 3001, "s": 32}),
+    "split_ind": ("toy", {"n": 3001, "s": 32, "generation": "reduce"}),
+    "compress": ("toy", {"n": 3001, "s": 32, "density": 0.25}),
 }
 
 

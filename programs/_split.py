@@ -1,0 +1,346 @@
+"""What split, compress and radix sort share: counts of the ones of a mask, and moving elements by them
+(arXiv 2505.15112, section 6; two generations of the authors' code).
+
+The older generation scans the mask on all cores, cubes and vectors (`scan`). The younger lets the vector
+cores sum their shares of the mask and exchange the sums (`reduce`); the cubes have nothing to do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterator, Mapping
+from typing import Annotated, Any, Literal
+
+import numpy as np
+from pydantic import Field
+
+from npusim import Builder, Kernel, Pipe, isa
+from npusim.errors import ConfigError
+from npusim.isa.vector.forms import gather_mask
+from npusim.program.stream import Unknown
+from npusim.units import align_up, ceil_div
+
+from ._carries import PART, Body, Item, Pieces, Steps
+from ._cube_scan import RowScan
+from ._mcscan import CubeSide, Method, Scan, VectorSide
+from ._multi_core import Arena, Exchange, span
+from ._prefix_sum import rows_bound
+
+Generation = Literal["scan", "reduce"]
+Side = Literal[32, 64, 128]
+"""Tiles of int8 are at least one fractal of 32 wide."""
+Share = Annotated[float, Field(ge=0, le=1)]
+Span = tuple[int, int]
+"""First element, and the one behind the last."""
+ARENA = 22
+"""Bytes of the unified buffer for each element of a piece; halves with indices take most of them."""
+
+
+def known(value: Any, declared: int) -> int:
+    """Return a value of the stream, or what was declared for a run that has no values."""
+    return declared if isinstance(value, Unknown) else int(value)
+
+
+def mask_of(n: int, ones: int) -> Callable[[np.random.Generator], np.ndarray]:
+    """Return a maker of masks with so many ones at random places."""
+    return lambda generator: (generator.permutation(n) < ones).astype(np.int8)
+
+
+def sizes(inputs: Mapping[str, np.ndarray]) -> dict[str, object]:
+    """Return the parameters that input arrays decide."""
+    found: dict[str, object] = {}
+    for array in inputs.values():
+        found["n"] = array.size
+    if "x" in inputs:
+        found["dtype"] = inputs["x"].dtype.name
+    return found
+
+
+def sizes_and_selection(inputs: Mapping[str, np.ndarray]) -> dict[str, object]:
+    """Return the parameters that input arrays decide, with the ones of a mask."""
+    found = sizes(inputs)
+    if "mask" in inputs:
+        found["selected"] = int(np.count_nonzero(inputs["mask"] == 1))
+    return found
+
+
+def selection(name: str, n: int, density: float, selected: int | None) -> int:
+    """Return how many of n elements are selected: so many, or a share of them.
+
+    Raises `ConfigError` for more than there are.
+    """
+    if selected is not None and selected > n:
+        raise ConfigError(f"{name}: selected={selected} must be 0..{n}, the elements there are")
+    return round(density * n) if selected is None else selected
+
+
+def evenly(n: int, ones: int) -> Callable[[int], int]:
+    """Return the ones among the first elements of n, where `ones` are spread evenly."""
+    return lambda i: i * ones // n
+
+
+class Counts:
+    """How many ones a mask has before each piece of s * s / 2 elements: who counts, and where.
+
+    `mask` has `n` elements, or more, which are zeros. `ones(i)` is declared to be the ones among the first i
+    elements, for runs without values.
+    """
+
+    def __init__(
+        self,
+        k: Builder,
+        mask: isa.Tile,
+        n: int,
+        s: int,
+        generation: Generation,
+        cores: int | None,
+        ones: Callable[[int], int],
+    ) -> None:
+        self.n, self.mask, self.ones, self.piece = n, mask, ones, s * s // 2
+        self.scan: Scan | None = None
+        per_block = k.chip.cores.vector_per_cube
+        if generation == "scan":
+            lower = k.constant("lower", np.tril(np.ones((s, s), np.int8)))
+            method = Method(
+                scan=lambda c: RowScan(c, s, lower, isa.S32),
+                complete=lambda pieces, slot: pieces.add_to_rows(slot, self.piece, s),
+                piece=self.piece,
+                buffers=2,
+                inside=lambda given, sums: rows_bound(given, sums, s, s),
+            )
+            positions = k.workspace("positions", (mask.size,), "int32")
+            self.scan = Scan(k, mask, positions, s * s, method, l2_split=False, cores=cores)
+            self.vectors = self.scan.vectors
+        else:
+            pieces = ceil_div(n, self.piece)
+            self.vectors = min((cores or k.chip.cores.cube) * per_block, pieces)
+            self.sums = k.workspace("sums", (self.vectors,), "int32")
+        self.bodies: dict[object, Body] = {}
+
+    def spans(self, number: int) -> list[Span]:
+        """Return the pieces of a vector core that have elements."""
+        pieces = ceil_div(self.n, self.piece)
+        mine = span(number, ceil_div(pieces, self.vectors), pieces)
+        if self.scan is not None:
+            mine = self.scan.pieces_of(self.scan.stretches[0], number)
+        starts = (i * self.piece for i in mine if i * self.piece < self.n)
+        return [(start, min(start + self.piece, self.n)) for start in starts]
+
+    def launch(
+        self,
+        k: Builder,
+        name: str,
+        vector: Callable[[Kernel, CoreCounts], Steps],
+        cube: Callable[[Kernel, CubeSide], Steps],
+    ) -> None:
+        """Start the streams of a program; there are none for cubes that have nothing to do."""
+        scan = self.scan
+
+        def on_vector(c: Kernel) -> Steps:
+            counts: CoreCounts = CoreScan(self, scan, c) if scan is not None else CoreSums(self, c)
+            yield from counts.start()
+            yield from vector(c, counts)
+            yield from counts.stop()
+
+        if scan is None:
+            k.launch(name, vector=on_vector, blocks=self.vectors)
+            return
+
+        def on_cube(c: Kernel) -> Steps:
+            side = CubeSide(scan, c)
+            yield from side.start()
+            yield from cube(c, side)
+            yield from side.stop()
+
+        k.launch(name, vector=on_vector, cube=on_cube, blocks=scan.blocks)
+
+
+class CoreCounts:
+    """The counts as one vector core has them; `run` makes them, and all cores meet in it."""
+
+    def __init__(self, counts: Counts, c: Kernel, number: int) -> None:
+        self.counts, self.c, self.number = counts, c, number
+        self.arena = Arena(c, ARENA * counts.piece)
+        """Where the phases of the program have their buffers; the first has those of the counts."""
+        self.spans = counts.spans(number)
+        """Pieces of the core."""
+        self.total = 0
+        """Ones of the whole mask, once `run` has ended."""
+
+    def start(self) -> Steps:
+        """Give all buffers free."""
+        raise NotImplementedError
+
+    def stop(self) -> Steps:
+        """Wait for what is still under way."""
+        raise NotImplementedError
+
+    def run(self) -> Steps:
+        """Count, with all other cores."""
+        raise NotImplementedError
+
+    def before(self, start: int) -> Generator[Item, Any, int]:
+        """Return the ones before a piece."""
+        raise NotImplementedError
+
+    def kept(self, count: int) -> None:
+        """Take note of the ones of the piece that was asked for last."""
+
+
+class CoreScan(CoreCounts):
+    """Counts from a scan of the mask, which the scalar unit reads piece by piece."""
+
+    def __init__(self, counts: Counts, scan: Scan, c: Kernel) -> None:
+        super().__init__(counts, c, scan.per_block * c.block + c.core.number)
+        self._positions = scan.y
+        self._side = VectorSide(scan, c, self.arena.ub)
+
+    def start(self) -> Steps:
+        """Give all buffers free."""
+        yield from self._side.start()
+
+    def stop(self) -> Steps:
+        """Wait for what is still under way."""
+        yield from self._side.stop()
+
+    def run(self) -> Steps:
+        """Scan the mask."""
+        yield from self.c.counter(self.counts.piece)
+        yield from self._side.run()
+        yield from self.c.sync_all()
+        self.total = yield from self._read(self.counts.n)
+
+    def before(self, start: int) -> Generator[Item, Any, int]:
+        """Read the sum of the element before."""
+        return (yield from self._read(start))
+
+    def _read(self, end: int) -> Generator[Item, Any, int]:
+        if not end:
+            return 0
+        last = self._positions.flat(end - 1, 1)
+        yield isa.DataCacheCleanAndInvalid(at=last)
+        value = yield isa.GetValue(reg=PART.index, src=last)
+        return known(value, self.counts.ones(end))
+
+
+class CoreSums(CoreCounts):
+    """Counts from the sums of all cores' shares; inside its share a core counts what it keeps."""
+
+    def __init__(self, counts: Counts, c: Kernel) -> None:
+        super().__init__(counts, c, c.block)
+        self._pieces = Pieces(c, counts.piece, isa.S32, 2, counts.bodies, self.arena.ub)
+        self._exchange = Exchange(c, counts.sums, c.block)
+        self._before = 0
+
+    def start(self) -> Steps:
+        """Give all buffers free."""
+        yield from self._pieces.start()
+
+    def stop(self) -> Steps:
+        """Wait for what is still under way."""
+        yield from self._pieces.stop()
+
+    def run(self) -> Steps:
+        """Sum the core's share, and the shares of the cores before."""
+        size, mask, pieces = self.counts.piece, self.counts.mask, self._pieces
+        yield from self.c.counter(size)
+        yield from self._exchange.start()
+        for start, stop in self.spans:
+            part = mask.flat(start, stop - start)
+            load = pieces.load(part) if part.size == size else pieces.load_short(part, size)
+            slot = yield from load
+            yield from pieces.sum_up(slot, size, isa.S8)
+        yield from self._exchange.publish()
+        yield from self.c.sync_all()
+        before, total = yield from self._exchange.collect_all()
+        first = self.spans[0][0] if self.spans else 0
+        self._before = known(before, self.counts.ones(first))
+        self.total = known(total, self.counts.ones(self.counts.n))
+
+    def before(self, start: int) -> Generator[Item, Any, int]:
+        """Return what is known already."""
+        yield from ()
+        return self._before
+
+    def kept(self, count: int) -> None:
+        """Count."""
+        self._before += count
+
+
+class Splitter:
+    """What a vector core does to move elements: those with a one go, in order, behind the ones before them;
+    those with a zero, if they are wanted, likewise behind all ones.
+
+    One piece at a time: mask and elements come in, the mask becomes bits, GatherMask packs the elements and
+    counts them, and as many are stored.
+    """
+
+    def __init__(self, counts: CoreCounts, types: list[isa.DType], *, zeros: bool) -> None:
+        """Reserve buffers for pieces of each type; `zeros` also keeps what has a zero."""
+        c, size, ub = counts.c, counts.counts.piece, counts.arena.ub
+        self._counts, self._c = counts, c
+        counts.arena.reset()
+        self._mask, self._half = ub(size, isa.S8), ub(size, isa.F16)
+        self._bits = [ub(size // 8, isa.U8) for _ in range(1 + zeros)]
+        self._in = [ub(size, dtype) for dtype in types]
+        self._out = [[ub(size, dtype) for dtype in types] for _ in self._bits]
+        self._loaded, self._free = c.flag(Pipe.MTE2, Pipe.V), c.flag(Pipe.V, Pipe.MTE2)
+        self._packed, self._stored = c.flag(Pipe.V, Pipe.MTE3), c.flag(Pipe.MTE3, Pipe.V)
+
+    def run(self, mask: isa.Tile, arrays: list[tuple[isa.Tile, isa.Tile]]) -> Steps:
+        """Move the elements of the core's pieces of every array from the first to the second tile."""
+        counts, c = self._counts, self._c
+        yield self._free.set
+        yield self._stored.set
+        spans = counts.spans
+        sources = [source for source, _ in arrays]
+        yield from self._load(mask, sources, spans[:1])
+        for i, (start, stop) in enumerate(spans):
+            count = stop - start
+            yield self._loaded.wait
+            yield from self._make_bits(count)
+            before = yield from counts.before(start)
+            yield self._stored.wait
+            declared = counts.counts.ones(stop) - counts.counts.ones(start)
+            kept = declared
+            for bits, outs in zip(self._bits, self._out, strict=True):
+                for source, out in zip(self._in, outs, strict=True):
+                    words = bits.as_type(isa.U16 if out.dtype.size == 2 else isa.U32)
+                    value = yield from gather_mask(out, source, count=count, state=c.state, bits=words)
+                    if out is self._out[0][0]:
+                        kept = known(value, declared)
+            yield self._free.set
+            yield self._packed.set
+            yield from self._load(mask, sources, spans[i + 1 : i + 2])
+            counts.kept(kept)
+            yield self._packed.wait
+            places = [(before, kept), (counts.total + start - before, count - kept)]
+            for (first, size), outs in zip(places, self._out, strict=False):
+                for out, (_, target) in zip(outs, arrays, strict=True):
+                    if size:
+                        yield isa.copy_out(target.flat(first, size), out.flat(0, size))
+            yield self._stored.set
+        yield self._free.wait
+        yield self._stored.wait
+
+    def _load(self, mask: isa.Tile, sources: list[isa.Tile], spans: list[Span]) -> Steps:
+        for start, stop in spans:
+            count = stop - start
+            yield self._free.wait
+            yield isa.copy_in(self._mask.flat(0, count), mask.flat(start, count))
+            for tile, source in zip(self._in, sources, strict=True):
+                yield isa.copy_in(tile.flat(0, count), source.flat(start, count))
+            yield self._loaded.set
+
+    def _make_bits(self, count: int) -> Iterator[isa.Instruction]:
+        """Turn bytes into bits by way of halves, which can be compared; behind `count` there are zeros."""
+        c, barrier = self._c, isa.PipeBarrier(on=Pipe.V)
+        whole = align_up(count, 128)
+        if whole > count:
+            yield from c.vector(isa.Duplicate, count=whole, dst=self._half, scalar=0)
+            yield barrier
+        yield from c.vector(isa.Cast, count=count, dst=self._half, src=self._mask)
+        yield barrier
+        yield from c.counter(whole)
+        for value, bits in zip((1, 0), self._bits, strict=False):
+            yield isa.Compares(dst=bits, src0=self._half, scalar=value, mode=isa.CompareMode.EQ)
+        yield barrier
