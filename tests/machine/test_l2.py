@@ -138,7 +138,7 @@ def test_a_store_in_every_state(l2, written):
         (64, 100.0, 640),  # the buffer takes all that is evicted: the port sets the pace
         (40, 1.0, 640),
         (36, 100.0, 640),  # it does not, but main memory is faster than the port
-        (36, 32.0, 1280),  # the store waits until the evicted bytes are gone
+        (8, 32.0, 1024),  # the store waits until what does not fit is gone
         (0, 16.0, 2560),
     ],
 )
@@ -160,9 +160,10 @@ STORE = TOY.scalar.issue_cycles + TOY.ports.ub_to_gm.issue_cycles
             6000,
             STORE + 6000 + TOY.scalar.issue_cycles + 640,
         ),  # the first left in 5,120 cycles
-        ([40960, 40960], 0, STORE + 10240),  # the second waits until both have left
+        # 5,120 bytes leave beside the first; of the second 11,264 do not fit
+        ([40960, 40960], 0, STORE + 640 + 1408),
         ([20480] * 3, 0, STORE + 3 * 320),
-        ([20480] * 4, 0, STORE + 10241),  # only the fourth does not fit; one ends inside a cycle
+        ([20480] * 4, 0, STORE + 3 * 320 + 1088),  # of the fourth 8,704 do not fit
     ],
 )
 def test_the_write_back_buffer_holds_what_has_not_left(sizes, pause, expected):
@@ -182,13 +183,13 @@ def test_the_write_back_buffer_holds_what_has_not_left(sizes, pause, expected):
     assert timed(stores, chip, l2="dirty").total_cycles == max(expected + 100, len(sizes) * (pause + 1))
 
 
-def test_a_load_shares_main_memory_with_what_it_evicts():
-    """Dirty lines leave while the load comes in: half the rate for each, buffer or not."""
+def test_a_load_goes_before_what_it_evicts():
+    """Dirty lines leave when no load wants main memory; what the buffer cannot hold shares it with the load."""
     before = TOY.scalar.issue_cycles + TOY.ports.gm_to_ub.issue_cycles
-    for buffer in (0, 64):
+    for buffer, cycles in ((0, 1280), (20, 960), (64, 640)):
         chip = changed(TOY, {"l2.writeback_buffer_kib": buffer, "hbm.nominal_gb_per_s": 64.0})
         report = timed(one(40960, store=False), chip, l2="dirty")
-        assert report.total_cycles == before + 1280 + 200
+        assert report.total_cycles == before + cycles + 200
 
 
 def test_the_cache_keeps_its_content_between_launches():

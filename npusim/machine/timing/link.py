@@ -31,6 +31,7 @@ class FairLink:
         self._rate = bytes_per_cycle
         self._received = 0.0
         self._since = 0
+        self._idle = 0
         self._under_way: list[tuple[float, int, Done]] = []
         self._order = count()
         self._version = 0
@@ -53,7 +54,14 @@ class FairLink:
         now = int(self._env.now)
         if self._under_way:
             self._received += (now - self._since) * self._rate / len(self._under_way)
+        else:
+            self._idle += now - self._since
         self._since = now
+
+    def idle_cycles(self) -> int:
+        """Return for how many cycles so far no transfer was under way."""
+        self._advance()
+        return self._idle
 
     def _plan(self) -> None:
         """Wake up at the end of the transfer that ends first, unless the set of transfers changes before."""

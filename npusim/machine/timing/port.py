@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from math import ceil
+from math import ceil, inf
 
 import simpy
 
@@ -41,22 +41,27 @@ class MemorySystem:
         self._met: dict[tuple[int, int], Move | FairLink] = {}
         """The only transfer in a range, or the link that several share."""
         self._left: deque[Left] = deque()
-        self._buffer_bytes = chip.l2.writeback_buffer_kib * 1024
-        self._backlog = 0
+        self._rate = chip.hbm_bytes_per_cycle
+        self._room = chip.l2.writeback_buffer_kib * 1024
+        self._backlog = 0.0
+        self._idle = 0
 
-    def write_back(self, nbytes: int, delayed: Callable[[], None] | None) -> None:
-        """Send evicted bytes to main memory; `delayed` is called at the end where the buffer had no room for
-        them.
+    def write_back(self, nbytes: int, done: Callable[[], None]) -> bool:
+        """Take evicted bytes into the write-back buffer, which main memory empties when nothing else is under
+        way. What finds no room there is a transfer like any other: then `done` is called at its end, and the
+        answer is True.
         """
         self.evicted_bytes += nbytes
-        self._backlog += nbytes
-
-        def ended() -> None:
-            self._backlog -= nbytes
-            if delayed is not None:
-                delayed()
-
-        self.hbm.submit(nbytes, ended)
+        if self._rate == inf:
+            return False
+        idle = self.hbm.idle_cycles()
+        self._backlog = max(0.0, self._backlog - (idle - self._idle) * self._rate)
+        self._idle = idle
+        kept = min(nbytes, max(0, int(self._room - self._backlog)))
+        self._backlog += kept
+        if kept < nbytes:
+            self.hbm.submit(nbytes - kept, done)
+        return kept < nbytes
 
     def enter(self, move: Move) -> FairLink | None:
         """Note that a transfer starts in a range; return the link that it shares where it is not alone there.
@@ -98,10 +103,6 @@ class MemorySystem:
             self._under_way[left.key] -= 1
             if not self._under_way[left.key]:
                 del self._under_way[left.key], self._met[left.key]
-
-    def full(self, nbytes: int) -> bool:
-        """Whether the write-back buffer has no room for some more bytes."""
-        return self._backlog + nbytes > self._buffer_bytes
 
 
 class Left:
@@ -184,10 +185,8 @@ class Move:
         if shared is not None:
             self._parts += 1
             shared.submit(transfer.requests, done)
-        if evicted:
-            delays = memory.full(evicted)
-            memory.write_back(evicted, done if delays else None)
-            self._parts += delays
+        if evicted and memory.write_back(evicted, done):
+            self._parts += 1
         if transfer.write:
             memory.write_bytes += nbytes
             memory.l2_write.submit(nbytes + extra, done)
