@@ -35,6 +35,7 @@ RUNS = {
     "split": {"n": 3001, "s": 32, "density": 1},
     "split_ind": {"n": 3001, "s": 32, "density": 0, "generation": "reduce"},
     "compress": {"n": 3001, "s": 32, "density": 1},
+    "radix_sort": {"n": 1500, "s": 32, "passes": 2, "generation": "reduce"},
 }
 COUPLED = {"path_repeat", "cube_repeat", "bus_share", "launch_empty", "gemm"}
 """Programs that run on coupled chips, too."""

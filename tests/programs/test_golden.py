@@ -38,6 +38,7 @@ RUNS = {
     "split": ("toy", {"n": 3001, "s": 32}),
     "split_ind": ("toy", {"n": 3001, "s": 32, "generation": "reduce"}),
     "compress": ("toy", {"n": 3001, "s": 32, "density": 0.25}),
+    "radix_sort": ("toy", {"n": 1500, "s": 32, "passes": 3}),
 }
 
 
