@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 
-from npusim import load_chip, simulate
+from npusim import isa, load_chip, simulate
 from npusim.errors import ConfigError
 
 TOY, DEVICE = load_chip("toy"), load_chip("ascend-910b1")
@@ -38,7 +40,16 @@ def test_every_bit_is_copied(dtype, buffers, cores):
 @pytest.mark.parametrize("n", [1, 255, 256, 257, 48 * 256, 48 * 256 + 1, 100_003])
 def test_a_share_starts_at_a_whole_range_and_no_core_is_idle(n):
     """With 512 bytes or more for everyone all 48 cores work, and no two differ by more than one range."""
-    report = simulate("copy", DEVICE, n=n, timing_only=True)
+    streams = []
+    report = simulate("copy", DEVICE, n=n, timing_only=True, observe=lambda _, made: streams.extend(made))
+    starts = [
+        next(op.src.address for op in s.ops if isinstance(op, isa.DataCopy | isa.DataCopyPad))
+        for s in streams
+    ]
+    assert [at % 512 for at in starts] == [0] * len(streams)
+    assert starts == sorted(set(starts))
+    sizes = [b - a for a, b in pairwise([*starts, 2 * n])]
+    assert max(sizes) - min(sizes) <= 2 * 512
     stores = {name: p.instructions for name, p in report.pipes.items() if name.endswith("MTE3")}
     ranges = -(-n * 2 // 512)
     assert len(stores) == min(48, ranges)
@@ -94,7 +105,7 @@ def test_sums_are_exact(dtype, place, buffers, cores):
             "add",
             TOY,
             inputs={"x": x, "y": y},
-            piece=256,
+            piece=256 if n % 3 else 512,
             place=place,
             buffers=buffers,
             cores=cores,
@@ -139,6 +150,15 @@ def test_places_free_of_conflicts_cost_a_cycle_a_repeat(piece, buffers):
     assert vector["free"] == pieces * (24 + repeats)
     if piece == 16384:  # a multiple of the 512 bytes of the groups: both sources meet
         assert vector["packed"] > pieces * (24 + 1.9 * repeats)
+
+
+def test_one_core_of_the_vendors_sample():
+    """8192 x 8192 halves in pieces of 8 KiB take one core 6909.6 us; here a 256th of them (910B1, case 1)."""
+    report = simulate(
+        "add", DEVICE, n=1 << 18, piece=8192, buffers=1, place="packed", cores=1, timing_only=True
+    )
+    us = report.total_cycles / DEVICE.clock_mhz
+    assert us * 256 == pytest.approx(6909.6, rel=0.04)
 
 
 # ---- parameters --------------------------------------------------------------------------------------------
