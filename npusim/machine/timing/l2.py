@@ -8,6 +8,7 @@ their way from main memory hit, but who hits them waits for the transfer that fe
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from typing import Literal, NamedTuple
@@ -68,6 +69,13 @@ class Line:
         """Return how many bytes of a run are there."""
         if self.runs is None:
             return max(0, min(high, self.high) - max(low, self.low))
+        after = bisect_right(self.runs, (low, high))  # runs from here on start behind `low`, or are this one
+        if after and self.runs[after - 1][1] >= high:
+            return high - low
+        if (not after or self.runs[after - 1][1] <= low) and (
+            after == len(self.runs) or self.runs[after][0] >= high
+        ):
+            return 0
         return sum(max(0, min(high, stop) - max(low, start)) for start, stop in self.runs)
 
     def add(self, low: int, high: int) -> None:
@@ -92,6 +100,10 @@ def _runs(access: Access) -> Sequence[tuple[int, int]]:
     return ((access.start, access.start + access.size),)
 
 
+_KEPT = 1 << 12
+"""Accesses of many runs whose granules are kept, since products read the same packets again and again."""
+
+
 class L2:
     """The state of the cache during a run."""
 
@@ -99,6 +111,7 @@ class L2:
         self._granule = chip.l2.granule_bytes
         self._room = max(1, chip.l2.size_mib * 1024 * 1024 // self._granule)
         self._lines: OrderedDict[int, Line] = OrderedDict()
+        self._kept: dict[Access, Sequence[tuple[int, int, int]]] = {}
         self._bases: list[int] = []
         base = 0
         for spec in segments:
@@ -121,39 +134,60 @@ class L2:
 
         What ends in the cycle `now` counts as under way, so that the order of events in a cycle is all one.
         """
-        base = self._bases[access.segment]
-        granule, lines = self._granule, self._lines
+        lines = self._lines
+        find, use = lines.get, lines.move_to_end
         hit = miss = evicted = 0
         awaited: list[Fetch] = []
+        for index, low, high in self._pieces(access):
+            line = find(index)
+            if line is None:
+                evicted += self._make_room()
+                lines[index] = Line(low, high, write, None if write else fetch)
+                if write:
+                    hit += high - low
+                else:
+                    miss += high - low
+                continue
+            use(index)
+            if write:
+                line.add(low, high)
+                line.dirty = True
+                hit += high - low
+                continue
+            by = line.fetch
+            if by is not None and by is not fetch and not by.pending(now):
+                by = line.fetch = None  # time does not go back, so nobody will wait for it any more
+            whole = line.runs is None and line.low <= low and high <= line.high  # as most reads are
+            present = high - low if whole else line.known(low, high)
+            hit += present
+            if by is not None and present and by is not fetch and by not in awaited:
+                awaited.append(by)
+            if present < high - low:
+                miss += high - low - present
+                line.add(low, high)
+                line.fetch = fetch
+        return Touched(hit, miss, evicted, tuple(awaited))
+
+    def _pieces(self, access: Access) -> Sequence[tuple[int, int, int]]:
+        """Return the bytes of an access by granule, in address order; those of many runs are kept."""
+        base, granule = self._bases[access.segment], self._granule
+        start = base + access.start
+        index = start // granule
+        if not access.counts and access.size and start + access.size <= (index + 1) * granule:
+            return ((index, start, start + access.size),)
+        kept = self._kept.get(access)
+        if kept is not None:
+            return kept
+        found = []
         for first, last in _runs(access):
             start, stop = base + first, base + last
             for index in range(start // granule, -(-stop // granule)):
-                low, high = max(start, index * granule), min(stop, (index + 1) * granule)
-                line = lines.get(index)
-                if line is None:
-                    evicted += self._make_room()
-                    lines[index] = Line(low, high, write, None if write else fetch)
-                    if write:
-                        hit += high - low
-                    else:
-                        miss += high - low
-                    continue
-                lines.move_to_end(index)
-                if write:
-                    line.add(low, high)
-                    line.dirty = True
-                    hit += high - low
-                    continue
-                present = line.known(low, high)
-                hit += present
-                by = line.fetch
-                if present and by is not None and by is not fetch and by.pending(now) and by not in awaited:
-                    awaited.append(by)
-                if present < high - low:
-                    miss += high - low - present
-                    line.add(low, high)
-                    line.fetch = fetch
-        return Touched(hit, miss, evicted, tuple(awaited))
+                found.append((index, max(start, index * granule), min(stop, (index + 1) * granule)))
+        if access.counts:
+            if len(self._kept) >= _KEPT:
+                self._kept.clear()
+            self._kept[access] = found
+        return found
 
     def bypass(self, access: Access, *, write: bool, now: int = 0) -> Touched:
         """Look an access up that leaves the cache as it is: reads take what is there and the rest from main
