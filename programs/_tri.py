@@ -21,6 +21,8 @@ Layout = Literal["head_first", "seq_first"]
 Triangle = Literal["upper", "lower"]
 Overflow = Literal["ieee", "saturate"]
 
+_CHUNK = 64
+"""Matrices that the reference looks at together."""
 _PITCH = 65535
 """Largest distance of rows that a copy into fractals takes, in elements (asc-devkit Nd2Nz page)."""
 
@@ -58,16 +60,19 @@ class Places:
             found += 1
         return found
 
-    def gather(self, array: np.ndarray) -> np.ndarray:
-        """Return the matrices as a (count, n, n) array, zero where they are cut off."""
-        flat, out = array.reshape(-1), np.zeros((len(self.places), self.n, self.n), array.dtype)
-        for matrix, (start, rows) in zip(out, self.places, strict=True):
+    def gather(self, array: np.ndarray, part: slice = slice(None)) -> np.ndarray:
+        """Return matrices of a part of the batch as a (count, n, n) array, zero where they are cut off."""
+        chosen = self.places[part]
+        flat, out = array.reshape(-1), np.zeros((len(chosen), self.n, self.n), array.dtype)
+        for matrix, (start, rows) in zip(out, chosen, strict=True):
             matrix[:rows, :rows] = self._rows(flat, start, rows)
         return out
 
-    def scatter(self, matrices: np.ndarray, fill: float = 0.0) -> np.ndarray:
-        """Return the array that holds the matrices, `fill` elsewhere."""
-        array = np.full(self.shape, fill, matrices.dtype)
+    def scatter(self, matrices: np.ndarray) -> np.ndarray:
+        """Return the array that holds the matrices, zero elsewhere."""
+        if matrices.shape == self.shape:  # one behind the other already
+            return matrices
+        array = np.zeros(self.shape, matrices.dtype)
         flat = array.reshape(-1)
         for matrix, (start, rows) in zip(matrices, self.places, strict=True):
             self._rows(flat, start, rows)[...] = matrix[:rows, :rows]
@@ -199,37 +204,50 @@ def expected_inverse(
 ) -> Expected:
     """Return the inverses where the program stores them, and how far off a method may be.
 
-    Nothing is compared for a matrix that holds NaN or infinities. Raises `ConfigError` where a matrix has something else than zero on or beyond the diagonal.
+    Nothing is compared for a matrix that holds NaN or infinities. Raises `ConfigError` where a matrix has
+    something else than zero on or beyond the diagonal.
     """
-    a = at.gather(inputs["a"]).astype(np.float64)
-    if triangle == "upper":
-        a = a.transpose(0, 2, 1)
-    _check_strict(name, a, triangle)
-    open_ones = ~np.isfinite(a).all(axis=(1, 2))
-    a = np.where(open_ones[:, None, None], 0.0, a)
-    value = exact_inverse(a)
-    error = bound(a)
-    dtype: Any = ml_dtypes.bfloat16 if out == "bfloat16" else np.dtype(out)
-    info = ml_dtypes.finfo(dtype)
-    reach = np.abs(value) + error
-    error = 1.01 * (error + float(info.eps) / 2 * reach + float(info.smallest_subnormal)) + 1e-12 * reach
-    error[~(reach < 0.99 * float(info.max)) | open_ones[:, None, None]] = np.inf
-    if triangle == "upper":
-        value, error = value.transpose(0, 2, 1), error.transpose(0, 2, 1)
-    whole = at.scatter(value)
-    if at.rounds_up:
-        inside = at.scatter(np.ones_like(value)) > 0
-        whole = np.where(inside, whole, inputs["t"].astype(np.float64))
+    size = len(at.places)
+    value, error = np.zeros((size, at.n, at.n)), np.zeros((size, at.n, at.n), np.float32)
+    for start in range(0, size, _CHUNK):
+        part = slice(start, start + _CHUNK)
+        a = at.gather(inputs["a"], part).astype(np.float64)
+        if triangle == "upper":
+            a = a.transpose(0, 2, 1)
+        _check_strict(name, a, triangle, start)
+        lost = ~np.isfinite(a).all(axis=(1, 2))[:, None, None]
+        a = np.where(lost, 0.0, a)
+        right = exact_inverse(a)
+        limit = stored(right, bound(a), out)
+        limit[np.broadcast_to(lost, limit.shape)] = np.inf
+        if triangle == "upper":
+            right, limit = right.transpose(0, 2, 1), limit.transpose(0, 2, 1)
+        value[part], error[part] = right, limit
+    if not at.rounds_up:
+        return Expected(at.scatter(value), at.scatter(error))
+    inside = at.scatter(np.ones(value.shape, bool)) > 0
+    whole = np.where(inside, at.scatter(value), inputs["t"].astype(np.float64))
     return Expected(whole, at.scatter(error))
 
 
-def _check_strict(name: str, lower: np.ndarray, triangle: Triangle) -> None:
+def stored(value: np.ndarray, error: np.ndarray, out: str) -> np.ndarray:
+    """Return how far values with errors may be off after rounding to an element type; infinite where they may
+    not fit.
+    """
+    dtype: Any = ml_dtypes.bfloat16 if out == "bfloat16" else np.dtype(out)
+    info = ml_dtypes.finfo(dtype)
+    reach = np.abs(value) + error
+    limit = 1.01 * (error + float(info.eps) / 2 * reach + float(info.smallest_subnormal)) + 1e-12 * reach
+    return np.where(reach < 0.99 * float(info.max), limit, np.inf)
+
+
+def _check_strict(name: str, lower: np.ndarray, triangle: Triangle, start: int) -> None:
     wrong = np.argwhere(np.triu(np.where(np.isnan(lower), 1.0, lower)))
     if wrong.size:
         t, i, j = wrong[0].tolist()
         value = lower[t, i, j]
         row, column = (j, i) if triangle == "upper" else (i, j)
         raise ConfigError(
-            f"{name}: input a: matrix {t} has {value:g} in row {row}, column {column}, but must be strictly "
-            f"{triangle} triangular; the identity is not part of it"
+            f"{name}: input a: matrix {start + t} has {value:g} in row {row}, column {column}, but must be "
+            f"strictly {triangle} triangular; the identity is not part of it"
         )

@@ -282,7 +282,8 @@ class _Planner:
                 flags.append(_Flag(self._c.flag(_PIPES[p], _PIPES[q]), now))
                 return at, flags[-1].event
         raise HazardError(
-            f"flags {_PIPES[p].name}->{_PIPES[q].name}: too few ids for a chain of products; use fewer buffers"
+            f"flags {_PIPES[p].name}->{_PIPES[q].name}: too few ids for a chain of products; use fewer "
+            f"buffers"
         )
 
     def _join(self, q: int, seen: tuple[int, ...]) -> None:

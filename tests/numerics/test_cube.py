@@ -86,6 +86,30 @@ def test_large_tiles_take_the_same_values_as_small_ones(kind):
 
 
 @pytest.mark.parametrize("saturate", [False, True])
+@pytest.mark.parametrize("kind", ["f16", "bf16", "f32"])
+def test_parts_that_are_zero_may_be_left_out(kind, saturate):
+    """Large tiles of triangles and diagonal blocks are multiplied where they are not zero; small ones are
+    not.
+    """
+    rule = DEFAULT_PROFILE.cube_rule(kind)
+    block = np.arange(48) // 16
+    shapes = (
+        np.triu(np.ones((48, 48), bool), 1),
+        block[:, None] == block,
+        (block[:, None] == 1) & (block == 2),
+    )
+    for name, a, b, acc in families(np.random.default_rng(5), kind, 48, 48, 48):
+        for left, right in ((0, 0), (0, 1), (1, 1), (2, 0), (1, 2)):
+            x, y = (np.where(shapes[s], v, v * 0) for s, v in ((left, a), (right, b)))
+            x, y = x.astype(a.dtype), y.astype(b.dtype)
+            whole = matmul(rule, x, y, acc, saturate=saturate)
+            parts = [
+                matmul(rule, x[i : i + 8], y, acc[i : i + 8], saturate=saturate) for i in range(0, 48, 8)
+            ]
+            assert same_bits(whole, np.concatenate(parts)), (name, left, right)
+
+
+@pytest.mark.parametrize("saturate", [False, True])
 @pytest.mark.parametrize(("name", "key"), RULES, ids=str)
 def test_infinities_and_nan(name, key, saturate):
     rule, fmt = RULES[name, key], OPERAND[key]

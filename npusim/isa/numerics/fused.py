@@ -33,6 +33,9 @@ _SMALL_TILE = 1024  # up to this many outputs the cost is calls, not elements
 def fused_exact(rule: CubeNumerics, bounds: Bounds, acc: Array, *, per_write: bool, saturate: bool) -> Array:
     """`acc + a @ b`; `acc` is (m, n) float32 in C order and is used up. `saturate` needs finite values."""
     blocks = len(bounds.exact)
+    parts = _parts(bounds) if blocks > 1 and bounds.finite and rule.rounding == "rne" else None
+    if parts is not None:
+        return _part_by_part(rule, bounds, acc, parts, per_write=per_write, saturate=saturate)
     # worth asking where it saves more than one block
     if blocks > 1 and not per_write and bounds.never_rounds(acc):
         a, b = bounds.left.flat, bounds.right.flat
@@ -73,6 +76,57 @@ def _block_by_block(
     return acc
 
 
+Part = tuple[int, int, int, int]
+"""Rows and columns of the outputs, from and to, that a block of products can change."""
+
+
+def _parts(bounds: Bounds) -> list[Part] | None:
+    """The part of the outputs that each block can change, where that is far less than all; zeros elsewhere
+    leave the accumulator as it is.
+
+    Triangles and diagonal blocks, as in inverses of triangular matrices, are mostly zeros.
+    """
+    size = bounds.left.rows * bounds.right.rows
+    if size <= _SMALL_TILE:
+        return None
+    left, right = _spans(bounds.left.certificate.norm2), _spans(bounds.right.certificate.norm2)
+    parts = [(*rows, *columns) for rows, columns in zip(left, right, strict=True)]
+    few = 2 * sum((i1 - i0) * (j1 - j0) for i0, i1, j0, j1 in parts) <= size * len(parts)
+    return parts if few else None
+
+
+def _spans(norm2: Array) -> list[tuple[int, int]]:
+    """From and to of what is not zero in each row of (blocks, rows)."""
+    there = norm2 != 0
+    first, last = there.argmax(axis=1), there.shape[1] - there[:, ::-1].argmax(axis=1)
+    empty = ~there.any(axis=1)
+    first[empty] = last[empty] = 0
+    return list(zip(first.tolist(), last.tolist(), strict=True))
+
+
+def _part_by_part(
+    rule: CubeNumerics, bounds: Bounds, acc: Array, parts: list[Part], *, per_write: bool, saturate: bool
+) -> Array:
+    """As `_block_by_block`, on the part of the outputs that each block can change."""
+    limit = bounds.exact_up_to()
+    for b, (i0, i1, j0, j1) in enumerate(parts):
+        old = acc[i0:i1, j0:j1]
+        if not old.size:
+            continue
+        s = bounds.left.values[b][:, i0:i1].T @ bounds.right.values[b][:, j0:j1]
+        s += old
+        out = s.astype(np.float32)
+        if not bounds.exact[b]:
+            _settle(bounds, out, s, old, b, (i0, j0))
+        elif not _within(out, limit):
+            i, j = np.divmod(_suspects(s, out, limit, bounds.grid), j1 - j0)
+            _repair(bounds, out, s, old, b, i, j, (i0, j0))
+        if per_write:
+            after_write(rule, out, saturate=saturate)
+        old[...] = out
+    return acc
+
+
 def _chain(bounds: Bounds, acc: Array) -> Array | None:
     """All blocks of a small tile, exact products given; `None` if an addition may have gone wrong."""
     product = np.matmul(bounds.left.values.transpose(0, 2, 1), bounds.right.values)
@@ -105,17 +159,34 @@ def _suspects(s: Array, out: Array, limit: float, grid: float) -> Array:
     return suspects
 
 
-def _repair(bounds: Bounds, out: Array, s: Array, acc: Array, b: int, i: Array, j: Array) -> None:
-    """Correct `out` at (i, j) where the addition that gave `s` was inexact; the products are exact."""
+def _repair(
+    bounds: Bounds,
+    out: Array,
+    s: Array,
+    acc: Array,
+    b: int,
+    i: Array,
+    j: Array,
+    start: tuple[int, int] = (0, 0),
+) -> None:
+    """Correct `out` at (i, j) where the addition that gave `s` was inexact; the products are exact.
+
+    The arrays are the outputs from `start` on.
+    """
     if i.size:
-        product = np.add.reduce(bounds.left.values[b][:, i] * bounds.right.values[b][:, j], axis=0)
+        left, right = bounds.left.values[b][:, i + start[0]], bounds.right.values[b][:, j + start[1]]
+        product = np.add.reduce(left * right, axis=0)
         total = s[i, j]
         error = two_sum_error(total, product, acc[i, j].astype(np.float64))
         out[i, j] = to_odd(total, error).astype(np.float32)
 
 
-def _settle(bounds: Bounds, out: Array, s: Array, acc: Array, b: int) -> None:
-    """Correct `out` where `s` may lie on the wrong side of a float32 midpoint."""
+def _settle(
+    bounds: Bounds, out: Array, s: Array, acc: Array, b: int, start: tuple[int, int] = (0, 0)
+) -> None:
+    """Correct `out` where `s` may lie on the wrong side of a float32 midpoint; the arrays are the outputs
+    from `start` on.
+    """
     error = bounds.error(b)
     at = np.flatnonzero(_differ(s, error))
     if not at.size:
@@ -123,12 +194,13 @@ def _settle(bounds: Bounds, out: Array, s: Array, acc: Array, b: int) -> None:
     # one error bound for the whole tile is too much where norms differ widely
     i, j = np.divmod(at, out.shape[1])
     total = s[i, j]
-    norm = np.sqrt(bounds.left.certificate.norm2[b, i] * bounds.right.certificate.norm2[b, j])
+    left, right = bounds.left.certificate.norm2[b], bounds.right.certificate.norm2[b]
+    norm = np.sqrt(left[i + start[0]] * right[j + start[1]])
     error_here = error_of(len(bounds.left.values[b]), norm, np.abs(total))
     at = np.flatnonzero(_differ(total, error_here) & np.isfinite(total))
     if at.size:
         i, j = i[at], j[at]
-        out[i, j] = _exact_elements(bounds, acc, b, i, j).astype(np.float32)
+        out[i, j] = _exact_elements(bounds, acc, b, i, j, start).astype(np.float32)
 
 
 def _differ(s: Array, error: float | Array) -> Array:
@@ -140,9 +212,11 @@ def _differ(s: Array, error: float | Array) -> Array:
     return differ
 
 
-def _exact_elements(bounds: Bounds, acc: Array, b: int, i: Array, j: Array) -> Array:
-    """Elements (i, j) of acc + block b, rounded to odd in float64."""
-    products = bounds.left.values[b][:, i] * bounds.right.values[b][:, j]
+def _exact_elements(
+    bounds: Bounds, acc: Array, b: int, i: Array, j: Array, start: tuple[int, int] = (0, 0)
+) -> Array:
+    """Elements (i, j) of acc + block b, rounded to odd in float64; `acc` is the outputs from `start` on."""
+    products = bounds.left.values[b][:, i + start[0]] * bounds.right.values[b][:, j + start[1]]
     return exact_sum_to_odd(np.vstack([products, acc[i, j]]).T)
 
 
