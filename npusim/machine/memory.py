@@ -56,7 +56,6 @@ class CoreMemory:
     ) -> None:
         self.chip = chip
         self.profile = profile
-        self.prepared: dict[Any, Any] = {}
         self.compare_mask = 0
         self._segments = segments
         self._bytes = {s: np.zeros(chip.capacity_bytes(s.short), np.uint8) for s in spaces}
