@@ -1,0 +1,144 @@
+"""Newton-Schulz iteration for triangular inverses (arXiv 2605.21325; pto-kernels@abe6ecb)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Literal
+
+import ml_dtypes
+import numpy as np
+from pydantic import NonNegativeFloat, NonNegativeInt, PositiveInt
+
+from npusim import Builder, Expected, isa, program
+from npusim.isa.dtype import element_type
+from npusim.study.triangular_inputs import Family
+
+from ._tri import (
+    Overflow,
+    Triangle,
+    exact_inverse,
+    expected_inverse,
+    identity,
+    inverse_output,
+    places,
+    sizes,
+    triangular_input,
+)
+from ._tri_chain import Chain
+from ._tri_cube import launch_chains, pair
+
+
+class Kept:
+    """Tiles of L1 that stay: X, Y, -I, I, 2I and the multiple of the identity that X starts from."""
+
+    def __init__(self, chain: Chain) -> None:
+        self.chain = chain
+        self.x, self.y, self.minus, self.one, self.two, self.start = (chain.tile() for _ in range(6))
+        chain.load(self.minus, -1)
+        chain.load(self.start, -2)
+        chain.left(0, self.minus)
+        chain.right(0, self.minus)
+        chain.product(0, 0, 0)
+        chain.keep(self.one, 0)
+        chain.product(0, 0, 0, add=True)
+        chain.keep(self.two, 0)
+
+
+@program
+def tri_inv_newton(
+    k: Builder,
+    *,
+    n: Literal[16, 32, 64, 96, 128] = 64,
+    batch: PositiveInt = 40,
+    dtype: Literal["float16", "bfloat16"] = "float16",
+    out: Literal["auto", "float16", "bfloat16", "float32"] = "float32",
+    triangle: Triangle = "upper",
+    iterations: NonNegativeInt = 0,
+    start: NonNegativeFloat = 0.0,
+    family: Family = "uniform",
+    scale: float = 0.1,
+    overflow: Overflow = "ieee",
+) -> None:
+    """Invert I + A for a batch of strictly triangular matrices by Newton-Schulz iteration, on the cubes.
+
+    X = I / (2 n), then X = 2 X - X (I + A) X, `iterations` times (0: 12, or twice the logarithm of n where
+    that is more). `start` replaces 1 / (2 n). A step repairs what rounding did to X before, and the last sum
+    leaves in float32, so float32 results are far better than those of direct methods. Every step is two
+    products and one with 2 I, which brings X to the accumulator.
+    """
+    at = places("tri_inv_newton", n, batch)
+    a = triangular_input(k, at, dtype, family, scale, triangle)
+    result = dtype if out == "auto" else out
+    t = inverse_output(k, at, result)
+    kind = element_type(dtype)
+    constants = [
+        identity(k, "minus", n, -1.0, kind),
+        identity(k, "start", n, start or 0.5 / n, kind),
+    ]
+    count = iterations or max(12, 2 * (n - 1).bit_length())
+
+    def invert(s: Kept, m: isa.Tile, number: int, turn: int) -> None:
+        chain, (p, q) = s.chain, pair(turn, 2)
+        chain.left(p, s.minus)
+        chain.right(p, m)
+        chain.product(p, p, p)
+        chain.right(q, s.one)
+        chain.product(p, p, q, add=True)
+        chain.keep(m, p)  # -(I + A)
+        chain.right(p, m)
+        chain.left(q, s.two)
+        for step in range(count):
+            source = s.x if step else s.start
+            chain.left(p, source)
+            chain.right(q, source)
+            chain.product(p, p, p)
+            chain.keep(s.y, p)
+            chain.product(q, q, q)
+            chain.left(p, s.y)
+            chain.product(q, p, q, add=True)
+            if step + 1 < count:
+                chain.keep(s.x, q)
+        chain.store(number, q)
+
+    launch_chains(k, "tri_inv_newton", at, a, t, constants, Kept, invert, overflow=overflow)
+
+    @k.reference
+    def expected(inputs: Mapping[str, np.ndarray]) -> dict[str, Expected]:
+        def bound(lower: np.ndarray) -> np.ndarray:
+            return newton_error(lower, count, start or 0.5 / n, kind.np)
+
+        return {"t": expected_inverse("tri_inv_newton", inputs, at, triangle, result, bound)}
+
+
+def newton_error(lower: np.ndarray, count: int, start: float, dtype: np.dtype) -> np.ndarray:
+    """Return how far the iteration may be off after `count` steps.
+
+    Once converged, X is the inverse T with an error d of half a unit of T, from rounding; a step leaves
+    d (I + A) d, what rounding Y = -X (I + A) does to Y X, and float32 sums. What convergence leaves is the
+    difference of exact iterates from T. Infinite where an iterate may overflow, or get so large that its
+    rounding is not repaired in time.
+    """
+    info = ml_dtypes.finfo(dtype)
+    unit = float(info.eps)
+    n = lower.shape[-1]
+    eye = np.eye(n)
+    matrix = eye + lower
+    x = np.broadcast_to(start * eye, lower.shape)
+    largest = np.zeros(len(lower))
+    for _ in range(count):
+        y = -x @ matrix
+        for part in (x, y):
+            largest = np.maximum(largest, np.abs(part).max(axis=(1, 2)))
+        x = 2 * x + y @ x
+    t = exact_inverse(lower)
+    size = np.abs(t)
+    d = 2 * unit * size + float(info.smallest_subnormal)
+    whole = eye + np.abs(lower)
+    reach = size @ whole
+    error = d @ whole @ d + (unit * (eye + d @ whole)) @ size + (n + 4) * 2.0**-24 * (size + reach @ size)
+    error = 4 * error + np.abs(x - t)
+    lost = ~(largest * unit < 1) | ~(np.abs(d @ whole).sum(axis=2).max(axis=1) < 0.5)
+    return np.where(lost[:, None, None], np.inf, error)
+
+
+tri_inv_newton.from_inputs(sizes)
