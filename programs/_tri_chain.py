@@ -86,6 +86,10 @@ class Chain:
         """Take a tile of L1."""
         return self._c.l1((self.n, self.n), self._dtype)
 
+    def fractals(self, count: int) -> isa.Tile:
+        """Take a tile of L1 for so many fractals, one below the other."""
+        return self._c.l1((count * FRACTAL, FRACTAL), self._dtype)
+
     # ---- what a chain does ---------------------------------------------------------------------------------
 
     def load(self, dst: isa.Tile, number: int) -> None:
@@ -126,17 +130,25 @@ class Chain:
             op = self._once(("rb", b, src, i, j), lambda i=i, j=j: self._extract(self._b[b], src, i, j))
             self._add(op, Pipe.MTE1, reads=(src,), writes=(("b", b),))
 
-    def right_fractal(self, b: int, src: isa.Tile, source: int, i: int) -> None:
-        """Move one fractal, by its number in a tile of L1, to the i-th place of the diagonal of a right
-        operand.
-        """
+    def fractal(self, operand: tuple[str, int], src: isa.Tile, source: int, place: int) -> None:
+        """Move one fractal, by its number in a tile of L1, to a place on the diagonal of an operand."""
+        side, number = operand
 
         def made() -> isa.Instruction:
-            at = self._b[b].offset((i * self._f + i) * _BYTES)
-            return isa.LoadData2D(dst=at, src=src.offset(source * _BYTES), repeat=1, transpose=True)
+            whole = self._a[number] if side == "a" else self._b[number]
+            at, start = whole.offset(place * (self._f + 1) * _BYTES), src.offset(source * _BYTES)
+            return isa.LoadData2D(dst=at, src=start, repeat=1, transpose=side == "b")
 
-        op = self._once(("rf", b, src, source, i), made)
-        self._add(op, Pipe.MTE1, reads=(src,), writes=(("b", b),))
+        op = self._once(("fractal", operand, src, source, place), made)
+        self._add(op, Pipe.MTE1, reads=(src,), writes=(operand,))
+
+    def repeated(self, operand: tuple[str, int], zero: isa.Tile, src: isa.Tile, source: int) -> None:
+        """Fill an operand with zeros, and its diagonal with one fractal of a tile of L1."""
+        side, number = operand
+        (self.left if side == "a" else self.right)(number, zero)
+        self.settle(operand)
+        for place in range(self._f):
+            self.fractal(operand, src, source, place)
 
     def product(self, acc: int, a: int, b: int, *, add: bool = False) -> None:
         """Multiply operands into an accumulator, or add the product to it."""

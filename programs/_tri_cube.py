@@ -105,7 +105,8 @@ def launch_chains(
         def memory(transfer: Transfer) -> Steps:
             number, tile = transfer
             if number < 0:
-                yield isa.nd_to_nz(tile, constants[-1 - number], at.n, at.n)
+                constant = constants[-1 - number]
+                yield isa.nd_to_nz(tile, constant, *constant.shape)
                 return
             start, rows = mine[number // 2]
             where = (a if number % 2 == 0 else t).flat(start, 1)

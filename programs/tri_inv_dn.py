@@ -73,7 +73,7 @@ def tri_inv_dn(
         chain.right(p, s.negative)
         chain.settle(("b", p))
         for i in range(n // FRACTAL):
-            chain.right_fractal(p, s.zero, 0, i)
+            chain.fractal(("b", p), s.zero, 0, i)
         chain.product(p, p, p)  # -P
         chain.keep(s.blocks, p)
         chain.left(q, s.blocks)
