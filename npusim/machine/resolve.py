@@ -105,19 +105,20 @@ def resolve(launch: Launch, chip: Chip) -> list[Resolved]:
         reader = open_stream(chip, launch, core)
         made = Resolved(core, reader)
         append, fetch, pipes = made.append, reader.fetch_item, PIPES[core.kind]
-        seen: set[Macro] = set()
+        seen: set[int] = set()  # flags come again and again as the same instruction
         item = fetch(None)
         while item is not None:
             append(item, reader.mark)
             value = None
             if isinstance(item, Macro):
-                if item not in seen:
-                    seen.add(item)
+                if id(item) not in seen:
+                    seen.add(id(item))
                     for i, op in enumerate(item.ops, made.count - len(item)):
                         if op.kind in _SYNCHRONISES or op.pipe not in pipes:
                             _check(made, i, op, launch, chip)
             else:
-                if item.kind in _SYNCHRONISES or item.pipe not in pipes:
+                if (item.kind in _SYNCHRONISES or item.pipe not in pipes) and id(item) not in seen:
+                    seen.add(id(item))
                     _check(made, made.count - 1, item, launch, chip)
                 if item.returns_value or item.kind is Kind.SCALAR:
                     value = Unknown(item, partial(_where, made, made.count - 1))
