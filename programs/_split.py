@@ -13,13 +13,12 @@ from typing import Annotated, Any, Literal
 import numpy as np
 from pydantic import Field
 
-from npusim import Builder, Kernel, Pipe, isa
+from npusim import Builder, Kernel, Macro, Pipe, isa
 from npusim.errors import ConfigError
-from npusim.isa.vector.forms import gather_mask
 from npusim.program.stream import Unknown
 from npusim.units import align_up, ceil_div
 
-from ._carries import PART, Body, Item, Pieces, Steps
+from ._carries import COUNTING, PART, Body, Item, Pieces, Steps
 from ._cube_scan import RowScan
 from ._mcscan import CubeSide, Method, Scan, VectorSide
 from ._multi_core import Arena, Exchange, span
@@ -115,6 +114,7 @@ class Counts:
             self.vectors = min((cores or k.chip.cores.cube) * per_block, pieces)
             self.sums = k.workspace("sums", (self.vectors,), "int32")
         self.bodies: dict[object, Body] = {}
+        self.macros: dict[object, Macro] = {}
 
     def spans(self, number: int) -> list[Span]:
         """Return the pieces of a vector core that have elements."""
@@ -182,8 +182,17 @@ class CoreCounts:
         """Return the ones before a piece."""
         raise NotImplementedError
 
-    def kept(self, count: int) -> None:
-        """Take note of the ones of the piece that was asked for last."""
+    def count(self, kept: int) -> int:
+        """Take note of the ones of the piece that was asked for last, and return them."""
+        return kept
+
+    def once(self, make: Callable[..., Iterator[isa.Instruction]], *which: object) -> Macro:
+        """Return a macro of what `make` yields, which all cores share: they reserve alike."""
+        made = self.counts.macros
+        key = tuple(getattr(w, "__qualname__", w) for w in (make, *which))
+        if key not in made:
+            made[key] = Macro(make(*which))
+        return made[key]
 
 
 class CoreScan(CoreCounts):
@@ -261,9 +270,15 @@ class CoreSums(CoreCounts):
         yield from ()
         return self._before
 
-    def kept(self, count: int) -> None:
+    def count(self, kept: int) -> int:
         """Count."""
-        self._before += count
+        self._before += kept
+        return kept
+
+
+WORDS = {2: isa.U16, 4: isa.U32}
+"""Type of the bits for elements of so many bytes."""
+_AGAIN = (isa.SetMaskNorm(), isa.SetMaskCount())
 
 
 class Splitter:
@@ -277,7 +292,7 @@ class Splitter:
     def __init__(self, counts: CoreCounts, types: list[isa.DType], *, zeros: bool) -> None:
         """Reserve buffers for pieces of each type; `zeros` also keeps what has a zero."""
         c, size, ub = counts.c, counts.counts.piece, counts.arena.ub
-        self._counts, self._c = counts, c
+        self._counts = counts
         counts.arena.reset()
         self._mask, self._half = ub(size, isa.S8), ub(size, isa.F16)
         self._bits = [ub(size // 8, isa.U8) for _ in range(1 + zeros)]
@@ -285,10 +300,15 @@ class Splitter:
         self._out = [[ub(size, dtype) for dtype in types] for _ in self._bits]
         self._loaded, self._free = c.flag(Pipe.MTE2, Pipe.V), c.flag(Pipe.V, Pipe.MTE2)
         self._packed, self._stored = c.flag(Pipe.V, Pipe.MTE3), c.flag(Pipe.MTE3, Pipe.V)
+        self._gathers = [
+            isa.GatherMask(dst=out, src=source, bits=bits.as_type(WORDS[out.dtype.size]))
+            for bits, outs in zip(self._bits, self._out, strict=True)
+            for source, out in zip(self._in, outs, strict=True)
+        ]
 
     def run(self, mask: isa.Tile, arrays: list[tuple[isa.Tile, isa.Tile]]) -> Steps:
         """Move the elements of the core's pieces of every array from the first to the second tile."""
-        counts, c = self._counts, self._c
+        counts = self._counts
         yield self._free.set
         yield self._stored.set
         spans = counts.spans
@@ -296,22 +316,14 @@ class Splitter:
         yield from self._load(mask, sources, spans[:1])
         for i, (start, stop) in enumerate(spans):
             count = stop - start
-            yield self._loaded.wait
-            yield from self._make_bits(count)
+            yield counts.once(self._make_bits, count)
             before = yield from counts.before(start)
             yield self._stored.wait
             declared = counts.counts.ones(stop) - counts.counts.ones(start)
-            kept = declared
-            for bits, outs in zip(self._bits, self._out, strict=True):
-                for source, out in zip(self._in, outs, strict=True):
-                    words = bits.as_type(isa.U16 if out.dtype.size == 2 else isa.U32)
-                    value = yield from gather_mask(out, source, count=count, state=c.state, bits=words)
-                    if out is self._out[0][0]:
-                        kept = known(value, declared)
+            kept = counts.count(known((yield from self._pack()), declared))
             yield self._free.set
             yield self._packed.set
             yield from self._load(mask, sources, spans[i + 1 : i + 2])
-            counts.kept(kept)
             yield self._packed.wait
             places = [(before, kept), (counts.total + start - before, count - kept)]
             for (first, size), outs in zip(places, self._out, strict=False):
@@ -333,14 +345,30 @@ class Splitter:
 
     def _make_bits(self, count: int) -> Iterator[isa.Instruction]:
         """Turn bytes into bits by way of halves, which can be compared; behind `count` there are zeros."""
-        c, barrier = self._c, isa.PipeBarrier(on=Pipe.V)
+        barrier = isa.PipeBarrier(on=Pipe.V)
         whole = align_up(count, 128)
+        yield self._loaded.wait
+        yield isa.SetMaskCount()
         if whole > count:
-            yield from c.vector(isa.Duplicate, count=whole, dst=self._half, scalar=0)
+            yield from isa.contiguous(isa.Duplicate, count=whole, state=COUNTING, dst=self._half, scalar=0)
             yield barrier
-        yield from c.vector(isa.Cast, count=count, dst=self._half, src=self._mask)
+        yield from isa.contiguous(isa.Cast, count=count, state=COUNTING, dst=self._half, src=self._mask)
         yield barrier
-        yield from c.counter(whole)
+        yield isa.SetVectorMask(mask=whole)
         for value, bits in zip((1, 0), self._bits, strict=False):
             yield isa.Compares(dst=bits, src0=self._half, scalar=value, mode=isa.CompareMode.EQ)
+        yield isa.SetVectorMask(mask=count)
         yield barrier
+
+    def _pack(self) -> Generator[Item, Any, Any]:
+        """Keep what the bits select, and return how much the first bits did.
+
+        As the vendor's call, each GatherMask enters counter mode and leaves it again.
+        """
+        first, *others = self._gathers
+        kept = yield first
+        for gather in others:
+            yield from _AGAIN
+            yield gather
+        yield _AGAIN[0]
+        return kept

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Annotated, Literal
+from collections.abc import Callable, Iterator, Mapping
+from typing import Annotated, Any, Literal
 
 import numpy as np
 from pydantic import Field, PositiveInt
 
 from npusim import Builder, Expected, Kernel, Pipe, isa, program
+from npusim.isa.vector.lanes import VectorInstruction
 from npusim.units import ceil_div
 
-from ._carries import Steps
+from ._carries import COUNTING, Steps
 from ._mcscan import CubeSide
 from ._split import CoreCounts, Counts, Generation, Side, Splitter, evenly
 
 Word = Literal["float16", "int16", "uint16"]
 SIGN = 15
+BARRIER = isa.PipeBarrier(on=Pipe.V)
+Ops = Iterator[isa.Instruction]
+Made = Callable[..., Ops]
 
 
 @program
@@ -65,6 +69,7 @@ def radix_sort(
     def vector(c: Kernel, mine: CoreCounts) -> Steps:
         splitter = Splitter(mine, [x.dtype, isa.S32], zeros=True)
         keys_of = Keys(mine)
+        yield from keys_of.start()
         if mine.number == 0 and mask.size > n:
             yield from keys_of.clear(mask.flat(n, mask.size - n))
         yield from keys_of.number(index[0])
@@ -81,6 +86,7 @@ def radix_sort(
             yield from c.sync_all()
         if coded:
             yield from keys_of.code(keys[passes % 2], y)
+        yield from keys_of.stop()
 
     counts.launch(k, "radix_sort", vector, cube)
 
@@ -106,97 +112,134 @@ def _random(generator: np.random.Generator, dtype: str, n: int) -> np.ndarray:
 
 
 class Keys:
-    """What a vector core does with the keys of its pieces between two splits."""
+    """What a vector core does with the keys of its pieces between two splits: two buffers in turn are loaded,
+    computed and stored.
+    """
 
     def __init__(self, counts: CoreCounts) -> None:
         """Reserve buffers, for a phase of its own."""
         c, size, ub = counts.c, counts.counts.piece, counts.arena.ub
-        self._c, self._spans = c, counts.spans
+        self._counts, self._size = counts, size
         counts.arena.reset()
-        self._in = c.queue(Pipe.MTE2, Pipe.V, [ub(size, isa.S16) for _ in range(2)])
-        self._out = c.queue(Pipe.V, Pipe.MTE3, [ub(2 * size, isa.S16) for _ in range(2)])
+        self._in = [ub(size, isa.S16) for _ in range(2)]
+        self._out = [ub(2 * size, isa.S16) for _ in range(2)]
         self._constant, self._work, self._half = ub(size, isa.S16), ub(size, isa.S16), ub(size, isa.F16)
+        self._loaded = [c.flag(Pipe.MTE2, Pipe.V) for _ in range(2)]
+        self._free = [c.flag(Pipe.V, Pipe.MTE2) for _ in range(2)]
+        self._done = [c.flag(Pipe.V, Pipe.MTE3) for _ in range(2)]
+        self._stored = [c.flag(Pipe.MTE3, Pipe.V) for _ in range(2)]
+        self._turn = 0
+
+    def start(self) -> Steps:
+        """Give the buffers free."""
+        for event in (*self._free, *self._stored):
+            yield event.set
+
+    def stop(self) -> Steps:
+        """Wait for what is still under way."""
+        for event in (*self._free, *self._stored):
+            yield event.wait
 
     def clear(self, tail: isa.Tile) -> Steps:
         """Write zeros."""
-        size = self._constant.nbytes // 2
-        for start in range(0, tail.size, 2 * size):
-            count = min(2 * size, tail.size - start)
-            out = yield from self._out.alloc()
-            yield from self._c.vector(isa.Duplicate, count=size, dst=out, scalar=0)
-            yield from self._store(tail.flat(start, count))
+        for start in range(0, tail.size, 4 * self._size):
+            part = tail.flat(start, min(4 * self._size, tail.size - start))
+            yield from self._make(part, self._zeros)
 
     def number(self, index: isa.Tile) -> Steps:
         """Write the numbers of the elements."""
-        for start, stop in self._spans:
-            out = (yield from self._out.alloc()).as_type(isa.S32)
-            yield from self._c.vector(isa.CreateVecIndex, count=stop - start, dst=out, scalar=start)
-            yield from self._store(index.flat(start, stop - start))
+        for start, stop in self._counts.spans:
+            yield from self._make(index.flat(start, stop - start), self._numbers, start, stop - start)
 
     def code(self, source: isa.Tile, target: isa.Tile) -> Steps:
         """Flip all bits but the sign where the sign is set, which undoes itself: `(x | m) & ~(x & m)`."""
-        barrier = isa.PipeBarrier(on=Pipe.V)
-        yield from self._fill(0x7FFF)
-        for start, stop in self._spans:
-            count = stop - start
-            x = yield from self._load(source.flat(start, count))
-            out = yield from self._out.alloc()
-            m = self._work
-            yield from self._c.vector(isa.ShiftRight, count=count, dst=m, src=x, scalar=SIGN)
-            yield barrier
-            yield from self._c.vector(isa.And, count=count, dst=m, src0=m, src1=self._constant)
-            yield barrier
-            yield from self._c.vector(isa.Or, count=count, dst=out, src0=x, src1=m)
-            yield from self._c.vector(isa.And, count=count, dst=m, src0=x, src1=m)
-            yield from self._in.free()
-            yield barrier
-            yield from self._c.vector(isa.Not, count=count, dst=m, src=m)
-            yield barrier
-            yield from self._c.vector(isa.And, count=count, dst=out, src0=out, src1=m)
-            yield from self._store(target.flat(start, count))
+        yield self._counts.once(self._fill, 0x7FFF)
+        yield from self._change(source, target, self._coded)
 
     def bits(self, source: isa.Tile, mask: isa.Tile, bit: int, *, inverted: bool) -> Steps:
         """Write one bit of every key as a byte, or its opposite."""
-        barrier = isa.PipeBarrier(on=Pipe.V)
-        yield from self._fill((1 << bit) - (1 << 16) * (bit == SIGN))
-        for start, stop in self._spans:
-            count = stop - start
-            x = yield from self._load(source.flat(start, count))
-            out = yield from self._out.alloc()
-            m, words = self._work, self._work.as_type(isa.U16)
-            if inverted:
-                yield from self._c.vector(isa.Not, count=count, dst=m, src=x)
-                yield barrier
-            yield from self._c.vector(
-                isa.And, count=count, dst=m, src0=m if inverted else x, src1=self._constant
-            )
-            yield from self._in.free()
-            yield barrier
-            yield from self._c.vector(isa.ShiftRight, count=count, dst=words, src=words, scalar=bit)
-            yield barrier
-            yield from self._c.vector(isa.Cast, count=count, dst=self._half, src=m)
-            yield barrier
-            bytes_ = out.as_type(isa.S8)
-            yield from self._c.vector(isa.Cast, count=count, dst=bytes_, src=self._half)
-            yield from self._store(mask.flat(start, count))
+        yield self._counts.once(self._fill, (1 << bit) - (1 << 16) * (bit == SIGN))
+        yield from self._change(source, mask, self._bit, bit, inverted)
 
-    def _fill(self, word: int) -> Steps:
-        """Fill the constant operand of And, which has no form with a value."""
-        yield isa.PipeBarrier(on=Pipe.V)
-        yield from self._c.vector(isa.Duplicate, count=self._constant.size, dst=self._constant, scalar=word)
-        yield isa.PipeBarrier(on=Pipe.V)
+    def _change(self, source: isa.Tile, target: isa.Tile, make: Made, *which: object) -> Steps:
+        """Load, compute and store the pieces of the core."""
+        for start, stop in self._counts.spans:
+            count, slot = stop - start, self._turn
+            yield self._free[slot].wait
+            part = source.flat(start, count)
+            yield isa.copy_in(self._in[slot].as_type(source.dtype).flat(0, count), part)
+            yield self._loaded[slot].set
+            yield self._counts.once(self._loaded_body, make, slot, count, *which)
+            yield from self._store(target.flat(start, count))
 
-    def _load(self, source: isa.Tile) -> Steps:
-        tile = yield from self._in.alloc()
-        yield isa.copy_in(tile.as_type(source.dtype).flat(0, source.size), source)
-        yield from self._in.enque()
-        return (yield from self._in.deque())
+    def _make(self, target: isa.Tile, make: Made, *which: object) -> Steps:
+        """Compute and store a piece."""
+        slot = self._turn
+        yield isa.SetMaskCount()
+        yield self._stored[slot].wait
+        yield from make(slot, *which)
+        yield self._done[slot].set
+        yield from self._store(target)
 
     def _store(self, target: isa.Tile) -> Steps:
-        yield from self._out.enque()
-        tile = yield from self._out.deque()
-        yield isa.copy_out(target, tile.as_type(target.dtype).flat(0, target.size))
-        yield from self._out.free()
+        slot = self._turn
+        self._turn = 1 - slot
+        yield self._done[slot].wait
+        yield isa.copy_out(target, self._out[slot].as_type(target.dtype).flat(0, target.size))
+        yield self._stored[slot].set
+
+    def _fill(self, word: int) -> Ops:
+        """Fill the constant operand of And, which has no form with a value."""
+        yield BARRIER
+        yield isa.SetMaskCount()
+        yield from _on(isa.Duplicate, self._size, dst=self._constant, scalar=word)
+        yield BARRIER
+
+    def _loaded_body(self, make: Made, slot: int, count: int, *which: object) -> Ops:
+        yield self._loaded[slot].wait
+        yield self._stored[slot].wait
+        yield isa.SetMaskCount()
+        yield from make(slot, count, *which)
+        yield self._done[slot].set
+
+    def _zeros(self, slot: int) -> Ops:
+        yield from _on(isa.Duplicate, 2 * self._size, dst=self._out[slot], scalar=0)
+
+    def _numbers(self, slot: int, start: int, count: int) -> Ops:
+        yield from _on(isa.CreateVecIndex, count, dst=self._out[slot].as_type(isa.S32), scalar=start)
+
+    def _coded(self, slot: int, count: int) -> Ops:
+        x, out, m = self._in[slot], self._out[slot], self._work
+        yield from _on(isa.ShiftRight, count, dst=m, src=x, scalar=SIGN)
+        yield BARRIER
+        yield from _on(isa.And, count, dst=m, src0=m, src1=self._constant)
+        yield BARRIER
+        yield from _on(isa.Or, count, dst=out, src0=x, src1=m)
+        yield from _on(isa.And, count, dst=m, src0=x, src1=m)
+        yield self._free[slot].set
+        yield BARRIER
+        yield from _on(isa.Not, count, dst=m, src=m)
+        yield BARRIER
+        yield from _on(isa.And, count, dst=out, src0=out, src1=m)
+
+    def _bit(self, slot: int, count: int, bit: int, inverted: bool) -> Ops:
+        x, m, words = self._in[slot], self._work, self._work.as_type(isa.U16)
+        if inverted:
+            yield from _on(isa.Not, count, dst=m, src=x)
+            yield BARRIER
+        yield from _on(isa.And, count, dst=m, src0=m if inverted else x, src1=self._constant)
+        yield self._free[slot].set
+        yield BARRIER
+        yield from _on(isa.ShiftRight, count, dst=words, src=words, scalar=bit)
+        yield BARRIER
+        yield from _on(isa.Cast, count, dst=self._half, src=m)
+        yield BARRIER
+        yield from _on(isa.Cast, count, dst=self._out[slot].as_type(isa.S8), src=self._half)
+
+
+def _on(cls: type[VectorInstruction], count: int, **operands: Any) -> list[isa.Instruction]:
+    """Return a vector instruction on so many elements, with its mask; the core is in counter mode."""
+    return isa.contiguous(cls, count=count, state=COUNTING, **operands)
 
 
 @radix_sort.from_inputs

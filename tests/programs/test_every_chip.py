@@ -36,6 +36,7 @@ RUNS = {
     "split_ind": {"n": 3001, "s": 32, "density": 0, "generation": "reduce"},
     "compress": {"n": 3001, "s": 32, "density": 1},
     "radix_sort": {"n": 1500, "s": 32, "passes": 2, "generation": "reduce"},
+    "sort_vec": {"n": 1500, "chunk": 128},
 }
 COUPLED = {"path_repeat", "cube_repeat", "bus_share", "launch_empty", "gemm"}
 """Programs that run on coupled chips, too."""

@@ -39,6 +39,7 @@ RUNS = {
     "split_ind": ("toy", {"n": 3001, "s": 32, "generation": "reduce"}),
     "compress": ("toy", {"n": 3001, "s": 32, "density": 0.25}),
     "radix_sort": ("toy", {"n": 1500, "s": 32, "passes": 3}),
+    "sort_vec": ("toy", {"n": 1500, "chunk": 128}),
 }
 
 
