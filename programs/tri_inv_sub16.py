@@ -1,0 +1,173 @@
+"""The library baseline: substitution in sixteen-blocks on the vector unit, merges in float32 on the cube, as
+the kernels of flash-linear-attention do it (facts in arXiv 2605.21325 and its code).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Literal, NamedTuple
+
+import numpy as np
+from pydantic import PositiveInt
+
+from npusim import Builder, Expected, Kernel, Pipe, isa, program
+from npusim.isa.dtype import element_type
+from npusim.study.triangular_inputs import Family
+from npusim.units import ceil_div
+
+from ._tri import Overflow, Triangle, expected_inverse, keep_infinities, places, sizes, triangular_input
+from ._tri_bounds import Rough, block_diagonal, blocks_of, identity_like, merged, settled
+from ._tri_sub16 import BLOCK, Substitution
+
+
+@program
+def tri_inv_sub16(
+    k: Builder,
+    *,
+    n: Literal[16, 32, 64, 96, 128] = 64,
+    batch: PositiveInt = 40,
+    dtype: Literal["float16", "bfloat16", "float32"] = "float16",
+    triangle: Triangle = "lower",
+    family: Family = "uniform",
+    scale: float = 0.1,
+    overflow: Overflow = "ieee",
+) -> None:
+    """Invert I + A for a batch by substitution in blocks of 16 on the vector units, and merges on the cubes.
+
+    The first launch inverts the diagonal blocks in float32, eight at once, row after row, and leaves -A in
+    float32. The second doubles blocks: the part that joins two of them is L (-A) R. There is no way for
+    float32 from L0C to L1, so each product goes through global memory, one after the other. Results are
+    float32.
+    """
+    at = places("tri_inv_sub16", n, batch)
+    a = triangular_input(k, at, dtype, family, scale, triangle)
+    t = k.output("t", at.shape, "float32")
+    blocks = Substitution(k, n, batch, element_type(dtype), triangle)
+    negative = k.workspace("negative", at.shape, "float32") if n > BLOCK else None
+    cores = min(k.chip.cores.cube * k.chip.cores.vector_per_cube, blocks.groups)
+
+    def vector(c: Kernel) -> Iterator[isa.Instruction]:
+        yield from keep_infinities(overflow)
+        yield from blocks.stream(c, cores, a, t, negative)
+
+    k.launch("sub16_blocks", vector=vector, blocks=cores, autosync=True)
+    if negative is not None:
+        cubes = min(k.chip.cores.cube, batch)
+
+        def cube(c: Kernel) -> Iterator[isa.Instruction]:
+            yield from keep_infinities(overflow)
+            yield from merge_stream(c, n, range(c.block, batch, cubes), negative, products, t, triangle)
+
+        products = k.workspace("products", at.shape, "float32")
+        k.launch("sub16_merge", cube=cube, blocks=cubes)
+
+    @k.reference
+    def expected(inputs: Mapping[str, np.ndarray]) -> dict[str, Expected]:
+        def bound(lower: np.ndarray) -> np.ndarray:
+            return settled(merged(lower, substituted(lower), BLOCK, np.dtype(np.float32)).error)
+
+        return {"t": expected_inverse("tri_inv_sub16", inputs, at, triangle, "float32", bound)}
+
+
+def substituted(lower: np.ndarray) -> Rough:
+    """Bound substitution in the diagonal blocks: sums of 16 products in float32, rows that depend on rows."""
+    blocks = blocks_of(lower, BLOCK)
+    found = identity_like(blocks)
+    value, error = found.value.copy(), found.error.copy()
+    for i in range(1, BLOCK):
+        row = blocks[:, :, i : i + 1, :i]
+        sums = row @ value[:, :, :i]
+        reach = np.abs(row) @ (np.abs(value[:, :, :i]) + error[:, :, :i])
+        value[:, :, i] -= sums[:, :, 0]
+        lost = np.abs(row) @ error[:, :, :i] + 8 * 2.0**-24 * reach
+        error[:, :, i] = lost[:, :, 0] + 2.0**-24 * np.abs(value[:, :, i])
+    return block_diagonal(Rough(value, error))
+
+
+# ---- merges ------------------------------------------------------------------------------------------------
+
+
+class _Pair(NamedTuple):
+    """Two diagonal blocks, from and to: rows of the part that joins them, and its columns."""
+
+    rows: tuple[int, int]
+    columns: tuple[int, int]
+
+
+def pairs(n: int, triangle: Triangle) -> Iterator[_Pair]:
+    """Yield the blocks to join, small ones first; the last one of a size may be smaller."""
+    size = BLOCK
+    while size < n:
+        for start in range(0, n - size, 2 * size):
+            first, second = (start, start + size), (start + size, min(start + 2 * size, n))
+            yield _Pair(second, first) if triangle == "lower" else _Pair(first, second)
+        size *= 2
+
+
+def merge_stream(
+    c: Kernel,
+    n: int,
+    matrices: range,
+    negative: isa.Tile,
+    products: isa.Tile,
+    t: isa.Tile,
+    triangle: Triangle,
+) -> Iterator[isa.Instruction]:
+    """Yield the merges of some matrices: for each pair two products, each stored before the next starts."""
+    side = 1 << ((n - 1).bit_length() - 1)
+    middle, outer, inner = (c.l1((side, side), isa.F32) for _ in range(3))
+    a0, b0 = c.l0a((side, side), isa.F32), c.l0b((side, side), isa.F32)
+    acc = c.l0c((side, side), isa.F32)
+    loaded, ready = c.flag(Pipe.MTE2, Pipe.MTE1), c.flag(Pipe.MTE1, Pipe.M)
+    done, stored = c.flag(Pipe.M, Pipe.FIX), c.flag(Pipe.FIX, Pipe.MTE2)
+
+    def multiply(left: isa.Tile, m: int, depth: int, width: int, to: isa.Tile) -> Iterator[isa.Instruction]:
+        """Multiply `left` (m, depth) by what `inner` holds and store it."""
+        yield loaded.set
+        yield loaded.wait
+        yield isa.load_a(a0, left, m, depth)
+        yield from turned(b0, inner, depth, width)
+        yield ready.set
+        yield ready.wait
+        yield isa.mmad(acc, a0, b0, m, depth, width, init=True)
+        yield done.set
+        yield done.wait
+        yield isa.store_nd(to, acc, m, width, pitch=n)
+        yield stored.set
+        yield stored.wait
+
+    for index in matrices:
+        for (r0, r1), (c0, c1) in pairs(n, triangle):
+            m, width = r1 - r0, c1 - c0
+            corner, own = index * n * n + r0 * n + c0, index * n * n + r0 * n + r0
+            right = index * n * n + c0 * n + c0
+            yield isa.nd_to_nz(middle, negative.flat(corner, 1), m, width, pitch=n)
+            yield isa.nd_to_nz(outer, t.flat(own, 1), m, m, pitch=n)
+            yield from strips(inner, t, right, width, width, n)
+            yield from multiply(middle, m, width, width, products.flat(corner, 1))
+            yield from strips(inner, products, corner, m, width, n)
+            yield from multiply(outer, m, m, width, t.flat(corner, 1))
+
+
+def strips(
+    dst: isa.Tile, src: isa.Tile, at: int, rows: int, columns: int, n: int
+) -> Iterator[isa.Instruction]:
+    """Load a matrix in strips of 16 rows, in which the squares that are turned lie one behind the other."""
+    for i in range(ceil_div(rows, BLOCK)):
+        target = dst.flat(i * BLOCK * columns, 1)
+        yield isa.nd_to_nz(target, src.flat(at + i * BLOCK * n, 1), BLOCK, columns, pitch=n, height=BLOCK)
+
+
+def turned(b0: isa.Tile, src: isa.Tile, depth: int, width: int) -> Iterator[isa.Instruction]:
+    """Move strips to a right operand (depth, width) of float32."""
+    squares = width // BLOCK
+    for i in range(depth // BLOCK):
+        yield isa.LoadDataWithTranspose(
+            dst=b0.offset(2 * i * squares * 512),
+            src=src.flat(i * BLOCK * width, 1),
+            repeat=squares,
+            dst_frac_gap=squares - 1,
+        )
+
+
+tri_inv_sub16.from_inputs(sizes)
