@@ -5,8 +5,8 @@ A record has 8 bytes, a float and its index; a run is a sequence of them in desc
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, Literal
 
 import numpy as np
 
@@ -19,6 +19,7 @@ from ._carries import Steps
 from ._multi_core import Arena
 from ._split import Span
 
+Chunk = Literal[128, 512, 2048, 8192]
 RUN = 32
 """Records that one repeat of Sort32 sorts."""
 WAYS = 4
@@ -27,6 +28,11 @@ SORT_REPEATS = 128
 """Repeats of a Sort32; it takes 255, but a whole chunk is a multiple of this."""
 BARRIER = isa.PipeBarrier(on=Pipe.V)
 WORD = {isa.F16: isa.S16, isa.F32: isa.S32}
+
+
+def floats(dtype: str, n: int) -> Callable[[np.random.Generator], np.ndarray]:
+    """Return a maker of normal numbers."""
+    return lambda generator: generator.standard_normal(n).astype(dtype)
 
 
 def order_of(x: np.ndarray) -> np.ndarray:
@@ -55,19 +61,16 @@ class ChunkSort:
         self._values = arena.ub(size, dtype)
         self._records = [arena.ub(size, isa.U64) for _ in range(2)]
         self._loaded, self._free = c.flag(Pipe.MTE2, Pipe.V), c.flag(Pipe.V, Pipe.MTE2)
-        self.sorted, self.stored = c.flag(Pipe.V, Pipe.MTE3), c.flag(Pipe.MTE3, Pipe.V)
         self.run: isa.Tile
         """Where the run of the last chunk lies."""
 
     def start(self) -> Steps:
-        """Give the buffers free."""
+        """Give the buffer for values free."""
         yield self._free.set
-        yield self.stored.set
 
     def stop(self) -> Steps:
         """Wait for what is still under way."""
         yield self._free.wait
-        yield self.stored.wait
 
     def load(self, x: isa.Tile, spans: Iterable[Span]) -> Steps:
         """Load a chunk, if there is one; the rest of its last 32 are values that come last in the order."""
@@ -92,14 +95,13 @@ class ChunkSort:
         yield isa.DataCopyPad(dst=values, src=part, block_len=part.nbytes, right_pad=pad)
 
     def sort(self, span: Span) -> Steps:
-        """Sort the loaded chunk."""
+        """Sort the loaded chunk on the vector unit; `run` is where."""
         c, (start, stop) = self._c, span
         count = stop - start
         whole = align_up(count, RUN)
         records, other = self._records
         values, index = self._values, other.as_type(isa.S32)
         yield self._loaded.wait
-        yield self.stored.wait
         if not self._descending:
             yield from flip_signs(c, values, whole)
         yield from c.vector(isa.CreateVecIndex, count=whole, dst=index, scalar=start)
@@ -121,13 +123,6 @@ class ChunkSort:
             records, other = other, records
             length *= WAYS
         self.run = records.flat(0, count)
-        yield self.sorted.set
-
-    def store(self, target: isa.Tile) -> Steps:
-        """Store the run of the last chunk."""
-        yield self.sorted.wait
-        yield isa.copy_out(target, self.run)
-        yield self.stored.set
 
     def _merge(self, source: isa.Tile, target: isa.Tile, length: int, count: int) -> Steps:
         """Merge every four neighbouring runs; the last ones may be fewer, and the last of all shorter."""
@@ -266,8 +261,11 @@ class Unpack:
             yield from self._records.enque()
             tile = yield from self._records.deque()
             parts = yield from self._parts.alloc()
-            values, numbers = self.parts(parts)
-            yield from self.take_apart(tile, values, numbers, count)
+            values, numbers = parts_of(parts, self._dtype)
+            yield from take_apart(self._c, tile, values, numbers, count)
+            if not self._descending:
+                yield BARRIER
+                yield from flip_signs(self._c, values, count)
             yield from self._records.free()
             yield from self._parts.enque()
             yield from self._parts.deque()
@@ -275,20 +273,17 @@ class Unpack:
             yield isa.copy_out(index.flat(start, count), numbers.flat(0, count))
             yield from self._parts.free()
 
-    def parts(self, tile: isa.Tile) -> tuple[isa.Tile, isa.Tile]:
-        """Return the halves of a tile, for values and indices."""
-        half = tile.size // 2
-        values = tile.flat(0, half).as_type(self._dtype).flat(0, self.size)
-        return values, tile.flat(half, half).as_type(isa.S32)
 
-    def take_apart(self, records: isa.Tile, values: isa.Tile, numbers: isa.Tile, count: int) -> Steps:
-        """Pick the first of every two or four elements, and the second of every two words."""
-        c, dtype = self._c, self._dtype
-        each, pattern = (4, 3) if dtype is isa.F16 else (2, 1)
-        source = _as(records, dtype)
-        yield from gather_mask(values, source, count=each * count, state=c.state, pattern=pattern)
-        words = _as(records, isa.S32)
-        yield from gather_mask(numbers, words, count=2 * count, state=c.state, pattern=2)
-        if not self._descending:
-            yield BARRIER
-            yield from flip_signs(c, values, count)
+def parts_of(tile: isa.Tile, dtype: isa.DType) -> tuple[isa.Tile, isa.Tile]:
+    """Return the halves of a tile of records, for as many values and indices."""
+    half = tile.size // 2
+    return tile.flat(0, half).as_type(dtype), tile.flat(half, half).as_type(isa.S32)
+
+
+def take_apart(c: Kernel, records: isa.Tile, values: isa.Tile, numbers: isa.Tile, count: int) -> Steps:
+    """Pick the first of every two or four elements, and the second of every two words."""
+    each, pattern = (4, 3) if values.dtype is isa.F16 else (2, 1)
+    source = _as(records, values.dtype)
+    yield from gather_mask(values, source, count=each * count, state=c.state, pattern=pattern)
+    words = _as(records, isa.S32)
+    yield from gather_mask(numbers, words, count=2 * count, state=c.state, pattern=2)

@@ -3,26 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 from pydantic import PositiveInt
 
-from npusim import Builder, Expected, Kernel, program
+from npusim import Builder, Expected, Kernel, Pipe, isa, program
 from npusim.units import ceil_div
 
 from ._carries import Steps
 from ._multi_core import Arena, span
 from ._share import vector_cores
-from ._sort_vec import WAYS, ChunkSort, RunMerge, Unpack, sorted_order
+from ._sort_vec import WAYS, Chunk, ChunkSort, RunMerge, Unpack, floats, sorted_order
 from ._split import Span
-
-Chunk = Literal[128, 512, 2048, 8192]
-
-
-def floats(dtype: str, n: int) -> Any:
-    """Return a maker of normal numbers."""
-    return lambda generator: generator.standard_normal(n).astype(dtype)
 
 
 @program
@@ -57,15 +50,22 @@ def sort_vec(
         sorter = ChunkSort(c, arena, chunk, x.dtype, descending=descending)
         merger = RunMerge(c, arena, chunk // WAYS, x.dtype)
         unpack = Unpack(c, arena, chunk // 2, x.dtype, descending=descending)
+        done, stored = c.flag(Pipe.V, Pipe.MTE3), c.flag(Pipe.MTE3, Pipe.V)
         source, target = runs
 
         mine = spans(chunk)[c.block :: blocks]
         yield from sorter.start()
+        yield stored.set
         yield from sorter.load(x, mine[:1])
         for i, part in enumerate(mine):
+            yield stored.wait
             yield from sorter.sort(part)
+            yield done.set
             yield from sorter.load(x, mine[i + 1 : i + 2])
-            yield from sorter.store(source.flat(part[0], part[1] - part[0]))
+            yield done.wait
+            yield isa.copy_out(source.flat(part[0], part[1] - part[0]), sorter.run)
+            yield stored.set
+        yield stored.wait
         yield from sorter.stop()
         yield from c.sync_all()
 

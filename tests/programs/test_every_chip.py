@@ -37,9 +37,14 @@ RUNS = {
     "compress": {"n": 3001, "s": 32, "density": 1},
     "radix_sort": {"n": 1500, "s": 32, "passes": 2, "generation": "reduce"},
     "sort_vec": {"n": 1500, "chunk": 128},
+    "topk_vec": {"n": 1500, "chunk": 128},
+    "compress_scalar": {"n": 300, "density": 0.5},
+    "scan_batch_vec": {"batch": 5, "length": 300, "s": 16},
 }
 COUPLED = {"path_repeat", "cube_repeat", "bus_share", "launch_empty", "gemm"}
 """Programs that run on coupled chips, too."""
+BY_VALUE = {"radix_sort", "sort_vec"}
+"""Programs that go on as their values tell them; without values they take what they declare."""
 CHIPS = sorted(chip_names())
 
 
@@ -74,7 +79,8 @@ def test_values_and_checks_leave_the_time_alone(name):
     assert not alone.values.checked
     assert alone.outputs == {}
     rest = {"values", "run_id"}
-    assert alone.model_dump(exclude=rest) == full.model_dump(exclude=rest)
+    if name not in BY_VALUE:
+        assert alone.model_dump(exclude=rest) == full.model_dump(exclude=rest)
     assert unchecked.model_dump(exclude={"run_id"}) == full.model_dump(exclude={"run_id"})
     for output in full.outputs:
         assert unchecked.outputs[output].tobytes() == full.outputs[output].tobytes()

@@ -40,6 +40,9 @@ RUNS = {
     "compress": ("toy", {"n": 3001, "s": 32, "density": 0.25}),
     "radix_sort": ("toy", {"n": 1500, "s": 32, "passes": 3}),
     "sort_vec": ("toy", {"n": 1500, "chunk": 128}),
+    "topk_vec": ("toy", {"n": 1500, "chunk": 128}),
+    "compress_scalar": ("toy", {"n": 300, "density": 0.5}),
+    "scan_batch_vec": ("toy", {"batch": 3, "length": 300, "s": 16}),
 }
 
 
