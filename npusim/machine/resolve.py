@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 
 from npusim.check.cores import check_meeting, check_peers, check_pipes
@@ -93,8 +93,8 @@ def _check(stream: Resolved, number: int, op: Instruction, launch: Launch, chip:
 _SYNCHRONISES = {Kind.SET, Kind.WAIT, Kind.CROSS_SET, Kind.CROSS_WAIT}
 
 
-def resolve(launch: Launch, chip: Chip) -> list[Resolved]:
-    """Return the streams of a launch as they would run.
+def resolve(launch: Launch, chip: Chip, progress: Callable[[int], None] | None = None) -> list[Resolved]:
+    """Return the streams of a launch as they would run; `progress` is told the number of instructions so far.
 
     Raises `ConfigError` where a stream uses a value that only a run with values knows, and `OperandError`
     where a core lacks a pipe or the launch the other end of a cross-core flag, `DeadlockError` where blocks
@@ -124,4 +124,6 @@ def resolve(launch: Launch, chip: Chip) -> list[Resolved]:
                     value = Unknown(item, partial(_where, made, made.count - 1))
             item = fetch(value)
         streams.append(made)
+        if progress is not None:
+            progress(sum(s.count for s in streams))
     return streams

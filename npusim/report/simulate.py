@@ -121,8 +121,12 @@ def run(
     bounds = Bounds(0, 0, 0, 0)
     identity = _Identity(program, chip, profile, seed, l2, inputs)
     for launch in program.launches:
-        streams = resolve(launch, chip) if values is None else values.run(launch)
+        if values is None:
+            streams = resolve(launch, chip, lambda n: say("streams", n))
+        else:
+            streams = values.run(launch)
         timed = timing.run(launch.name, streams)
+        say("bounds", sum(s.count for s in streams))
         bounds += _bounds(chip, streams, timed)
         identity.add(streams)
         if observe is not None:

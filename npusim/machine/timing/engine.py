@@ -37,6 +37,9 @@ from npusim.program.program import SegmentSpec
 
 Process = Generator[simpy.Event, Any, None]
 
+_REPORT_EVERY = 1 << 11
+"""Items of a core between two reports of progress."""
+
 
 @dataclass(slots=True)
 class Traffic:
@@ -145,8 +148,11 @@ class TimingMachine:
         find, state, spans = lowering.find, RESET, self._want_spans
         issue_cycles = self._chip.scalar.issue_cycles
         time = 0
-        number = -1
-        for item in core.resolved.items:
+        number = counted = -1
+        for at, item in enumerate(core.resolved.items):
+            if not at % _REPORT_EVERY:
+                self._count(number - counted)
+                counted = number
             ops: tuple[Instruction, ...]
             if isinstance(item, Macro):
                 part = None if spans else self._player.part(item, state)
@@ -209,7 +215,7 @@ class TimingMachine:
                     pipe.value_time = None
                     clock.until(Cause.FLAG, time, number)
         clock.until(Cause.WORK, time, number)
-        self._count(number + 1)
+        self._count(number - counted)
         core.time = time
         core.issued = True
         for pipe in pipes.values():
