@@ -6,6 +6,7 @@ import hashlib
 import json
 from collections import Counter
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, get_args
 
 import numpy as np
@@ -121,10 +122,7 @@ def run(
     bounds = Bounds(0, 0, 0, 0)
     identity = _Identity(program, chip, profile, seed, l2, inputs)
     for launch in program.launches:
-        if values is None:
-            streams = resolve(launch, chip, lambda n: say("streams", n))
-        else:
-            streams = values.run(launch)
+        streams = resolve(launch, chip, partial(say, "streams")) if values is None else values.run(launch)
         timed = timing.run(launch.name, streams)
         say("bounds", sum(s.count for s in streams))
         bounds += _bounds(chip, streams, timed)
