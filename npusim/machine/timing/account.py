@@ -49,6 +49,34 @@ class Spans:
         self.stop.append(stop)
 
 
+class Moves:
+    """The data of transfers with global memory, which moves from `start` to `stop`: columns, for traces."""
+
+    def __init__(self) -> None:
+        self.start = array("q")
+        self.stop = array("q")
+        self.write = array("b")
+        self.nbytes = array("q")
+        """Bytes between core and L2."""
+        self.hit = array("q")
+        """Those of them that L2 took without main memory."""
+        self.fetched = array("q")
+        """Bytes read from main memory."""
+        self.evicted = array("q")
+        """Bytes that left L2 for main memory because of the transfer."""
+
+    def begin(self, start: int, write: bool, nbytes: int, hit: int, fetched: int, evicted: int) -> int:
+        """Append a transfer whose end is not known and return its row."""
+        self.start.append(start)
+        self.stop.append(start)
+        self.write.append(write)
+        self.nbytes.append(nbytes)
+        self.hit.append(hit)
+        self.fetched.append(fetched)
+        self.evicted.append(evicted)
+        return len(self.start) - 1
+
+
 class PipeClock:
     """The cycles of one pipe by cause, complete up to `cursor`."""
 

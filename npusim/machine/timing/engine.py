@@ -25,7 +25,7 @@ from npusim.isa.scalar import DataCacheCleanAndInvalid, GetValue, SetValue
 from npusim.isa.state import RESET
 from npusim.isa.sync import CrossCoreSetFlag, CrossCoreWaitFlag, Group
 from npusim.machine.resolve import Resolved
-from npusim.machine.timing.account import Cause, PipeClock, Spans
+from npusim.machine.timing.account import Cause, Moves, PipeClock, Spans
 from npusim.machine.timing.l2 import L2, L2State
 from npusim.machine.timing.lower import Code, Lowered, Lowering
 from npusim.machine.timing.macros import Part, Player
@@ -67,6 +67,7 @@ class LaunchTiming:
     """Work cycles by the confidence of the numbers that priced them."""
     spans: Spans | None
     resolved: list[Resolved] = field(default_factory=list)
+    moves: Moves | None = None
 
 
 class TimingMachine:
@@ -97,8 +98,9 @@ class TimingMachine:
         Raises `DeadlockError` where pipes or cores wait for ever.
         """
         env = simpy.Environment()
-        memory = MemorySystem(env, self._chip, self._l2)
         spans = Spans() if self._want_spans else None
+        moves = Moves() if self._want_spans else None
+        memory = MemorySystem(env, self._chip, self._l2, moves)
         clocks: list[PipeClock] = []
         self._lowering = Lowering(self._chip)
         self._player = Player(self._lowering, self._chip.scalar.issue_cycles, self._flag_latency)
@@ -133,7 +135,16 @@ class TimingMachine:
         self._player.count()
         tally = self._lowering.tally
         return LaunchTiming(
-            name, max(ends), clocks, traffic, tally.macs, tally.element_ops, tally.priced, spans, resolved
+            name,
+            max(ends),
+            clocks,
+            traffic,
+            tally.macs,
+            tally.element_ops,
+            tally.priced,
+            spans,
+            resolved,
+            moves,
         )
 
     # ---- the scalar unit -----------------------------------------------------------------------------------

@@ -12,6 +12,7 @@ import simpy
 
 from npusim.config.chip import Chip
 from npusim.isa.instruction import Transfer
+from npusim.machine.timing.account import Moves
 from npusim.machine.timing.l2 import L2, Fetch
 from npusim.machine.timing.link import FairLink
 
@@ -22,9 +23,11 @@ Ended = Callable[[int, int], None]
 class MemorySystem:
     """What all cores share: L2, its two directions, main memory behind it, and the write-back buffer."""
 
-    def __init__(self, env: simpy.Environment, chip: Chip, l2: L2) -> None:
+    def __init__(self, env: simpy.Environment, chip: Chip, l2: L2, moves: Moves | None = None) -> None:
         self.env = env
         self.l2 = l2
+        self.moves = moves
+        """Every transfer, where they are wanted."""
         l2.settle()
         self.l2_read = FairLink(env, chip.l2.read_bytes_per_cycle)
         self.l2_write = FairLink(env, chip.l2.write_bytes_per_cycle)
@@ -149,7 +152,18 @@ class Port:
 class Move:
     """A transfer whose data moves: it ends when its port and all links have done their part."""
 
-    __slots__ = ("_ended", "_fetch", "_latency", "_memory", "_parts", "_since", "_timed", "port", "transfer")
+    __slots__ = (
+        "_ended",
+        "_fetch",
+        "_latency",
+        "_memory",
+        "_parts",
+        "_row",
+        "_since",
+        "_timed",
+        "port",
+        "transfer",
+    )
 
     def __init__(self, port: Port, memory: MemorySystem, transfer: Transfer, ended: Ended) -> None:
         self.transfer = transfer
@@ -161,6 +175,8 @@ class Move:
         """Parts that are not done: the start itself, L2, main memory, and what else there is to wait for."""
         self._timed = False
         """Whether a timer runs until the port is done."""
+        self._row = 0
+        """Where it stands in the list of all transfers."""
 
     def start(self) -> None:
         """Look the bytes up in L2, and put them on the links."""
@@ -178,6 +194,8 @@ class Move:
             self._latency = memory.miss_latency if miss or awaited else memory.hit_latency
         memory.hit_bytes += hit
         memory.miss_bytes += fetched
+        if memory.moves is not None:
+            self._row = memory.moves.begin(now, transfer.write, nbytes, hit, fetched, evicted)
         for other in awaited:
             if other.stop is None:
                 self._parts += 1
@@ -226,6 +244,8 @@ class Move:
 
     def _end(self) -> None:
         now = int(self._memory.env.now)
+        if self._memory.moves is not None:
+            self._memory.moves.stop[self._row] = now
         self.port.free()
         self._memory.leave(self)
         self._ended(now, now + self._latency)
