@@ -50,7 +50,7 @@ def tri_inv_sub16(
         yield from keep_infinities(overflow)
         yield from blocks.stream(c, cores, a, t, negative)
 
-    k.launch("sub16_blocks", vector=vector, blocks=cores, autosync=True)
+    k.launch("tri_inv_sub16", vector=vector, blocks=cores, autosync=True)
     if negative is not None:
         cubes = min(k.chip.cores.cube, batch)
 
@@ -59,7 +59,7 @@ def tri_inv_sub16(
             yield from merge_stream(c, n, range(c.block, batch, cubes), negative, products, t, triangle)
 
         products = k.workspace("products", at.shape, "float32")
-        k.launch("sub16_merge", cube=cube, blocks=cubes)
+        k.launch("tri_inv_sub16_merge", cube=cube, blocks=cubes)
 
     @k.reference
     def expected(inputs: Mapping[str, np.ndarray]) -> dict[str, Expected]:

@@ -43,6 +43,14 @@ RUNS = {
     "topk_vec": ("toy", {"n": 1500, "chunk": 128}),
     "compress_scalar": ("toy", {"n": 300, "density": 0.5}),
     "scan_batch_vec": ("toy", {"batch": 3, "length": 300, "s": 16}),
+    "tri_inv_mxr": ("toy", {"n": 32, "batch": 3}),
+    "tri_inv_mch": ("toy", {"n": 32, "batch": 2}),
+    "tri_inv_mbh": ("toy", {"n": 32, "batch": 2}),
+    "tri_inv_mcs": ("toy", {"n": 16, "batch": 2}),
+    "tri_inv_vcs": ("toy", {"n": 16, "batch": 3}),
+    "tri_inv_newton": ("toy", {"n": 32, "batch": 2}),
+    "tri_inv_dn": ("toy", {"n": 32, "batch": 2}),
+    "tri_inv_sub16": ("ascend-910b4", {"n": 32, "batch": 3}),
 }
 
 
