@@ -60,27 +60,31 @@ class Document:
         return self.places[path]
 
 
-def read_document(file: Traversable, shown: str) -> Document:
-    """Read a YAML file that holds one mapping; `shown` is its name in errors."""
-    return parse_document(_text(file, shown), shown)
+def read_document(
+    file: Traversable, shown: str, what: str = "a chip", holds: str = "schema, name and sections"
+) -> Document:
+    """Read a YAML file that holds one mapping; `shown` is its name in errors, `what` what it describes."""
+    return parse_document(_text(file, shown), shown, what, holds)
 
 
 @lru_cache(maxsize=64)
-def parse_document(text: str, shown: str) -> Document:
+def parse_document(
+    text: str, shown: str, what: str = "a chip", holds: str = "schema, name and sections"
+) -> Document:
     """Parse YAML text that holds one mapping; `shown` is the name of its file in errors.
 
     A sweep parses the same text for every point, so results are kept; a caller must not change them.
     """
     root = _compose(text, shown)
     if root is None:
-        raise ConfigError(f"{shown}:1: the file is empty; a chip is a mapping with schema, name and sections")
+        raise ConfigError(f"{shown}:1: the file is empty; {what} is a mapping with {holds}")
     errors: list[str] = []
     document = Document({}, {(): f"{shown}:1"})
     data = _Builder(shown, document.places, errors).build(root, ())
     raise_errors(errors)
     if not isinstance(data, dict):
         line = root.start_mark.line + 1
-        raise ConfigError(f"{shown}:{line}: a chip must be a mapping, got {show(data)}")
+        raise ConfigError(f"{shown}:{line}: {what} must be a mapping, got {show(data)}")
     document.data = data
     return document
 

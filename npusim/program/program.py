@@ -235,7 +235,7 @@ class ProgramMaker:
                 if str(given.setdefault(key, value)) != str(value):
                     wrong = f"{key}={given[key]}"
                     raise ConfigError(f"{self.name}: {wrong} contradicts the input, which gives {value}")
-        values = self._validate(given)
+        values = self.validate(given)
         builder = Builder(chip, self.name, values)
         self.function(builder, **values)
         builder.program.source = builder.program.source or inspect.getsourcefile(self.function) or ""
@@ -256,7 +256,11 @@ class ProgramMaker:
                 f"{self.name}: no parameters follow from the inputs ({shapes}): {error}"
             ) from error
 
-    def _validate(self, given: Mapping[str, Any]) -> dict[str, Any]:
+    def validate(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the values of all parameters, defaults for those that are not given.
+
+        Raises `ConfigError` for unknown or invalid ones.
+        """
         known = list(self.model.model_fields)
         for key in given:
             if key not in known:

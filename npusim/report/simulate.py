@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, get_args
 
@@ -39,6 +39,7 @@ from npusim.report.model import (
     LaunchPart,
     PipePart,
     Report,
+    Values,
     VectorPart,
 )
 from npusim.report.values import NOT_CHECKED, compare
@@ -117,21 +118,10 @@ def run(
     # time needs no values, and large programs no memory for them
     arrays = given_inputs(program, inputs or {}) if timing_only else make_inputs(program, seed, inputs)
     values = FunctionalRun(program, chip, profile, arrays, check, say) if not timing_only else None
-    timing = TimingMachine(chip, program.segments, l2=l2, spans=spans, progress=lambda n: say("timing", n))
-    timings: list[LaunchTiming] = []
-    bounds = Bounds(0, 0, 0, 0)
+    play = values.run if values is not None else lambda launch: resolve(launch, chip, partial(say, "streams"))
+    streams = ((launch, play(launch)) for launch in program.launches)
     identity = _Identity(program, chip, profile, seed, l2, inputs)
-    for launch in program.launches:
-        streams = resolve(launch, chip, partial(say, "streams")) if values is None else values.run(launch)
-        timed = timing.run(launch.name, streams)
-        say("bounds", sum(s.count for s in streams))
-        bounds += _bounds(chip, streams, timed)
-        identity.add(streams)
-        if observe is not None:
-            observe(launch, streams)
-        if not spans:
-            timed.resolved = []
-        timings.append(timed)
+    timings, bounds = _time(program, chip, streams, identity, spans=spans, say=say, observe=observe)
     checked = NOT_CHECKED
     outputs: dict[str, Array] = {}
     if values is not None:
@@ -143,6 +133,57 @@ def run(
     report._timings.extend(timings)
     report._chip = chip
     return report
+
+
+def retime(
+    program: Program,
+    chip: Chip,
+    streams: Sequence[list[Resolved]],
+    checked: Values,
+    *,
+    seed: int = 0,
+    numerics: str | None = None,
+    l2: L2State = "cold",
+) -> Report:
+    """Time the streams of a run, one list for every launch, on another chip, and return its report.
+
+    It is the report of `run` on that chip, without outputs, where the chip builds the same program, runs the
+    same streams and computes the same values: what `npusim.sweep` makes sure of. `checked` are its values.
+    """
+    identity = _Identity(program, chip, get_profile(numerics or chip.numerics), seed, l2, None)
+    played = zip(program.launches, streams, strict=True)
+    timings, bounds = _time(program, chip, played, identity)
+    return _report(program, chip, timings, bounds, identity, checked)
+
+
+def _time(
+    program: Program,
+    chip: Chip,
+    streams: Iterable[tuple[Launch, list[Resolved]]],
+    identity: _Identity,
+    *,
+    spans: bool = False,
+    say: Progress | None = None,
+    observe: Observer | None = None,
+) -> tuple[list[LaunchTiming], Bounds]:
+    """Time the launches as their streams come, and bound their times."""
+    say = _quiet if say is None else say
+    timing = TimingMachine(
+        chip, program.segments, l2=identity.l2, spans=spans, progress=partial(say, "timing")
+    )
+    timings: list[LaunchTiming] = []
+    bounds = Bounds(0, 0, 0, 0)
+    for launch, played in streams:
+        timed = timing.run(launch.name, played)
+        say("bounds", sum(s.count for s in played))
+        bounds += _bounds(chip, played, timed)
+        identity.add(played)
+        if observe is not None:
+            observe(launch, played)
+        if not spans:
+            timed.resolved = []
+        timings.append(timed)
+    return timings, bounds
 
 
 def _quiet(what: str, done: int) -> None:
@@ -206,10 +247,11 @@ class _Identity:
         chip: Chip,
         profile: NumericsProfile,
         seed: int,
-        l2: str,
+        l2: L2State,
         inputs: Mapping[str, Array] | None,
     ) -> None:
-        self.seed, self.l2, self.numerics = seed, l2, profile.name
+        self.seed, self.numerics = seed, profile.name
+        self.l2: L2State = l2
         self._hash = hashlib.sha256()
         given = {
             n: hashlib.sha256(np.ascontiguousarray(a).tobytes()).hexdigest()
