@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from enum import Enum
+from functools import lru_cache
 from typing import Any, ClassVar
 
 from npusim.config.chip import Chip
@@ -28,6 +29,12 @@ class StateInstruction(Instruction):
         return Work(chip.scalar.state_cycles, prices=("scalar.state_cycles",))
 
 
+@lru_cache(1 << 12)
+def _masked(state: State, counter_mode: bool, mask: int) -> State:
+    """Return a state with another mask; kept, since streams go from mask to mask and back."""
+    return replace(state, counter_mode=counter_mode, mask=mask)
+
+
 @instruction
 class SetMaskCount(StateInstruction):
     """Enter counter mode: vector instructions process as many elements as the mask counts, whatever their
@@ -36,7 +43,7 @@ class SetMaskCount(StateInstruction):
 
     def update(self, state: State) -> State:
         """Return the state in counter mode."""
-        return replace(state, counter_mode=True)
+        return _masked(state, True, state.mask)
 
     @classmethod
     def example(cls) -> SetMaskCount:
@@ -50,7 +57,7 @@ class SetMaskNorm(StateInstruction):
 
     def update(self, state: State) -> State:
         """Return the state in normal mode."""
-        return replace(state, counter_mode=False)
+        return _masked(state, False, state.mask)
 
     @classmethod
     def example(cls) -> SetMaskNorm:
@@ -73,7 +80,7 @@ class SetVectorMask(StateInstruction):
 
     def update(self, state: State) -> State:
         """Return the state with the mask."""
-        return replace(state, mask=self.mask)
+        return _masked(state, state.counter_mode, self.mask)
 
     @classmethod
     def example(cls) -> SetVectorMask:
@@ -87,7 +94,7 @@ class ResetMask(StateInstruction):
 
     def update(self, state: State) -> State:
         """Return the state with the reset mask."""
-        return replace(state, counter_mode=False, mask=FULL_MASK)
+        return _masked(state, False, FULL_MASK)
 
     @classmethod
     def example(cls) -> ResetMask:

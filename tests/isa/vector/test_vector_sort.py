@@ -150,8 +150,11 @@ def test_merge(chip: Chip, dtype: str, seed: int, lengths: list[int], suspend: b
         queues.append(insertion_sort(chosen, width) if in_order else chosen)
         write_records(bench, 0x1000 * (i + 1), queues[-1])
     check_touched(bench, op, RESET, all_written=not suspend)
+    before = bench.memory.copy()
     value = op.execute(bench.core, RESET)
     expected, taken = by_heads(queues, width, suspend=suspend)
+    changed = np.flatnonzero(bench.memory != before)
+    assert not changed.size or changed[-1] < op.dst.address + 8 * len(expected)
     assert value == (tuple(taken) if suspend else None)
     assert plain(read_records(bench, op.dst.address, len(expected), dtype)) == plain(expected)
 
