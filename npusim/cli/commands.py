@@ -42,6 +42,8 @@ from npusim.report.model import Values
 from npusim.report.schema import schema_text as report_schema_text
 from npusim.report.simulate import run as run_built
 from npusim.report.text import check_text, report_text, values_words
+from npusim.report.timeline import timeline
+from npusim.trace.write import check_trace_file, write_trace
 
 app = typer.Typer(
     no_args_is_help=False,
@@ -87,11 +89,24 @@ def run(
             "-o", "--output", metavar="DIR", help="Keep outputs, report, stream and manifest there."
         ),
     ] = None,
+    trace: Annotated[
+        str | None,
+        typer.Option(
+            "--trace", metavar="FILE", help="Write who did what when: Chrome JSON, or Perfetto in a .pftrace."
+        ),
+    ] = None,
+    spans: Annotated[
+        bool, typer.Option("--spans", help="Keep in DIR what trace, plot and export need.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Run a program: its values, its time, and where the cycles went."""
     if timing_only and no_check:
         raise ConfigError("--no-check has no effect with --timing-only, which checks nothing; leave it out")
+    if spans and output is None:
+        raise ConfigError("--spans keeps something in the folder of -o DIR; add it, or leave --spans out")
+    if trace is not None:
+        check_trace_file(trace)
     with document(as_json):
         request = build(program, chip, param, overrides, inputs)
         folder = RunFolder(output, request.program) if output is not None else nullcontext()
@@ -105,15 +120,18 @@ def run(
                 l2=l2,
                 check=not no_check,
                 timing_only=timing_only,
+                spans=spans or trace is not None,
                 progress=line,
                 observe=kept.observe if kept is not None else None,
             )
             if kept is not None:
                 kept.finish(report, request.chip, argv=["npusim", *ARGV.get()], inputs=request.files)
+            if trace is not None:
+                write_trace(timeline(report), trace)
     if as_json:
         show(report.to_json())
     else:
-        step = _next_step(output, report.values)
+        step = _next_step(output, report.values, trace)
         show_report(report_text(report, width(), next_step=step))
     _settle(request, report.values)
 
@@ -260,7 +278,9 @@ def _again(command: str) -> str:
     return shlex.join(["npusim", command, *(a for a in ARGV.get()[1:] if a != "--list")])
 
 
-def _next_step(output: str | None, values: Values) -> str:
+def _next_step(output: str | None, values: Values, trace: str | None) -> str:
+    if trace is not None:
+        return f"open {trace} in ui.perfetto.dev"
     if output is not None:
         return f"{output} holds report.json, stream.asm and the outputs"
     if values.ok is False:

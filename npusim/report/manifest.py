@@ -24,10 +24,19 @@ from npusim.machine.resolve import Resolved
 from npusim.program.asm import asm_header, asm_launch
 from npusim.program.core import Launch
 from npusim.program.program import Program
+from npusim.report.component_file import components_json
+from npusim.report.component_run import components
 from npusim.report.model import Report
+from npusim.report.timeline import kept_spans, timeline
 
 SCHEMA = "npusim.manifest/1"
 MANIFEST = "manifest.json"
+REPORT = "report.json"
+STREAM = "stream.asm"
+SPANS = "spans.npz"
+COMPONENTS = "components.json"
+LATER = ("trace.json", "trace.pftrace", "msprof")
+"""What other commands put there by default."""
 
 
 class RunFolder:
@@ -52,7 +61,7 @@ class RunFolder:
             self._work = above / f".npusim-{secrets.token_hex(4)}"
             self._work.mkdir()
             try:
-                self._write("stream.asm", (f"{line}\n" for line in asm_header(self._program)))
+                self._write(STREAM, (f"{line}\n" for line in asm_header(self._program)))
             except BaseException:
                 self.__exit__()
                 raise
@@ -64,7 +73,7 @@ class RunFolder:
     def observe(self, launch: Launch, streams: list[Resolved]) -> None:
         """Add the streams of a launch to `stream.asm`; for the argument `observe` of `run`."""
         with self._reported():
-            self._write("stream.asm", (f"{line}\n" for line in asm_launch(launch, streams)))
+            self._write(STREAM, (f"{line}\n" for line in asm_launch(launch, streams)))
 
     def finish(
         self,
@@ -74,14 +83,18 @@ class RunFolder:
         argv: Sequence[str] = (),
         inputs: Mapping[str, str] | None = None,
     ) -> None:
-        """Write the outputs, the report and the manifest, and put the folder in its place.
+        """Write the outputs, the report, the manifest and, where the run kept them, the spans; then put the
+        folder in its place.
 
         `inputs` names the files that inputs were read from.
         """
         with self._reported():
             for name, array in report.outputs.items():
                 np.save(self._work / f"{name}.npy", array, allow_pickle=False)
-            self._write("report.json", [report.to_json()])
+            self._write(REPORT, [report.to_json()])
+            if kept_spans(report):
+                timeline(report).save(self._work / SPANS)
+                self._write(COMPONENTS, [components_json(components(report))])
             record = manifest(report, chip, self._program, argv, inputs or {}, self._started)
             record["files"] = sorted([MANIFEST, *os.listdir(self._work)])
             self._write(MANIFEST, [json.dumps(record, indent=2) + "\n"])
@@ -116,10 +129,10 @@ def _check_replaceable(target: Path, shown: str) -> None:
 
 
 def _written(file: Path) -> list[str]:
-    """Return the files that a manifest says npusim wrote; none where it is no manifest."""
+    """Return what a manifest says npusim wrote, or may have added; nothing where it is no manifest."""
     try:
         data = json.loads(file.read_text(encoding="utf-8"))
-        return [str(f) for f in data["files"]] if data["schema"] == SCHEMA else []
+        return [*map(str, data["files"]), *LATER] if data["schema"] == SCHEMA else []
     except (OSError, ValueError, KeyError, TypeError):
         return []
 
