@@ -135,7 +135,8 @@ def newton_error(lower: np.ndarray, count: int, start: float, dtype: np.dtype) -
     d = 2 * unit * size + float(info.smallest_subnormal)
     whole = eye + np.abs(lower)
     reach = size @ whole
-    error = d @ whole @ d + (unit * (eye + d @ whole)) @ size + (n + 4) * 2.0**-24 * (size + reach @ size)
+    y = unit * (eye + d @ whole) + float(info.smallest_subnormal)
+    error = d @ whole @ d + y @ size + (n + 4) * 2.0**-24 * (size + reach @ size)
     error = 4 * error + np.abs(x - t)
     lost = ~(largest * unit < 1) | ~(np.abs(d @ whole).sum(axis=2).max(axis=1) < 0.5)
     return np.where(lost[:, None, None], np.inf, error)
