@@ -144,12 +144,15 @@ def _record(
 # ---- steps of methods --------------------------------------------------------------------------------------
 
 
-def product_blocks(s: Setup, y: isa.Tile, p: int, q: int, *, reuse: bool) -> None:
+def product_blocks(
+    s: Setup, y: isa.Tile, p: int, q: int, *, reuse: bool = False, squares_last: bool = False
+) -> None:
     """Invert the sixteen-blocks on the diagonal of `y` by their product form; the result goes to `s.x`, and
     the negative of the whole matrix to `s.negative`.
 
     X = I - D; three times X += X Y with Y = D^2, D^4, D^8; buffers `p` carry X, buffers `q` Y. With `reuse`
     X stays in its accumulator in float32; otherwise it comes back as rounded, by a product with the identity.
+    With `squares_last` the next Y is computed behind X, which then travels to L1 and back meanwhile.
     """
     chain = s.chain
     diagonal = range(chain.n // FRACTAL)
@@ -176,11 +179,13 @@ def product_blocks(s: Setup, y: isa.Tile, p: int, q: int, *, reuse: bool) -> Non
         chain.right(q, y)
         if not reuse:
             chain.product(p, p, p)
-        if level < 2:
-            chain.product(q, q, q)
-            chain.keep(y, q)
-        chain.product(p, p, q, add=True)
-        chain.keep(s.x, p)
+        for inverse in (squares_last, not squares_last):
+            if inverse:
+                chain.product(p, p, q, add=True)
+                chain.keep(s.x, p)
+            elif level < 2:
+                chain.product(q, q, q)
+                chain.keep(y, q)
 
 
 def merge_blocks(s: Setup, y: isa.Tile, p: int, q: int, number: int, size: int, *, lower: bool) -> None:

@@ -65,7 +65,7 @@ def tri_inv_dn(
 
     def invert(s: Kept, y: isa.Tile, number: int, turn: int) -> None:
         chain, (p, q) = s.chain, pair(turn, 2)
-        product_blocks(s, y, p, q, reuse=False)  # B is in s.x, -A in s.negative
+        product_blocks(s, y, p, q)  # B is in s.x, -A in s.negative
         if n == FRACTAL:
             chain.store(number, p)
             return

@@ -38,6 +38,7 @@ def tri_inv_mxr(
     out: Literal["auto", "float16", "bfloat16", "float32"] = "auto",
     triangle: Triangle = "upper",
     reuse: bool = False,
+    squares: Literal["first", "last"] = "first",
     family: Family = "uniform",
     scale: float = 0.1,
     layout: Layout = "head_first",
@@ -51,9 +52,11 @@ def tri_inv_mxr(
     Sixteen-blocks on the diagonal are inverted by (I - D)(I + D^2)(I + D^4)(I + D^8); then blocks double:
     X = L + (I - L A) R, with L and R every other block of X. Results leave L0C rounded to `dtype` for L1
     and to `out` for global memory (auto: as `dtype`). `reuse` keeps X in the accumulator instead of bringing
-    it back by a product with the identity. A core takes 1, 2 or 4 matrices in turn, as the published kernel;
-    with two `buffers` n=128 fills L0A, L0B and L0C. `seq_first` takes (tokens, heads, n), `lengths` packs
-    sequences. `overflow=saturate` is the mode after reset: infinities become the largest number, NaN zero.
+    it back by a product with the identity. `squares` says whether Y = Y Y goes to the cube before X += X Y
+    of the same level, as the published kernel is described, or behind it. A core takes 1, 2 or 4 matrices in
+    turn, as the published kernel; with two `buffers` n=128 fills L0A, L0B and L0C. `seq_first` takes
+    (tokens, heads, n), `lengths` packs sequences. `overflow=saturate` is the mode after reset: infinities
+    become the largest number, NaN zero.
     """
     at = places("tri_inv_mxr", n, batch, layout, heads, lengths)
     a = triangular_input(k, at, dtype, family, scale, triangle)
@@ -63,7 +66,7 @@ def tri_inv_mxr(
 
     def invert(s: Setup, y: isa.Tile, number: int, turn: int) -> None:
         p, q = pair(turn, buffers)
-        product_blocks(s, y, p, q, reuse=reuse)
+        product_blocks(s, y, p, q, reuse=reuse, squares_last=squares == "last")
         if n == FRACTAL:
             s.chain.store(number, p)
         else:

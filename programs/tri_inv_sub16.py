@@ -16,8 +16,10 @@ from npusim.study.triangular_inputs import Family
 from npusim.units import ceil_div
 
 from ._tri import Overflow, Triangle, expected_inverse, keep_infinities, places, sizes, triangular_input
-from ._tri_bounds import Rough, block_diagonal, blocks_of, identity_like, merged, settled
+from ._tri_bounds import Rough, block_diagonal, blocks_of, exact, identity_like, merged, settled
 from ._tri_sub16 import BLOCK, Substitution
+
+Merge = Literal["blocks", "doubling"]
 
 
 @program
@@ -28,6 +30,7 @@ def tri_inv_sub16(
     batch: PositiveInt = 40,
     dtype: Literal["float16", "bfloat16", "float32"] = "float16",
     triangle: Triangle = "lower",
+    merge: Merge = "blocks",
     family: Family = "uniform",
     scale: float = 0.1,
     overflow: Overflow = "ieee",
@@ -35,7 +38,8 @@ def tri_inv_sub16(
     """Invert I + A for a batch by substitution in blocks of 16 on the vector units, and merges on the cubes.
 
     The first launch inverts the diagonal blocks in float32, eight at once, row after row, and leaves -A in
-    float32. The second doubles blocks: the part that joins two of them is L (-A) R. There is no way for
+    float32. The second makes the other blocks of 16, diagonal by diagonal: T_ii times the sum of -A_ik T_kj;
+    `merge=doubling` joins ever larger blocks instead, which takes fewer products. There is no way for
     float32 from L0C to L1, so each product goes through global memory, one after the other. Results are
     float32.
     """
@@ -53,10 +57,11 @@ def tri_inv_sub16(
     k.launch("tri_inv_sub16", vector=vector, blocks=cores, autosync=True)
     if negative is not None:
         cubes = min(k.chip.cores.cube, batch)
+        pairs = list((diagonals if merge == "blocks" else doublings)(n, triangle))
 
         def cube(c: Kernel) -> Iterator[isa.Instruction]:
             yield from keep_infinities(overflow)
-            yield from merge_stream(c, n, range(c.block, batch, cubes), negative, products, t, triangle)
+            yield from merge_stream(c, n, range(c.block, batch, cubes), negative, products, t, pairs)
 
         products = k.workspace("products", at.shape, "float32")
         k.launch("tri_inv_sub16_merge", cube=cube, blocks=cubes)
@@ -64,7 +69,7 @@ def tri_inv_sub16(
     @k.reference
     def expected(inputs: Mapping[str, np.ndarray]) -> dict[str, Expected]:
         def bound(lower: np.ndarray) -> np.ndarray:
-            return settled(merged(lower, substituted(lower), BLOCK, np.dtype(np.float32)).error)
+            return settled(merged_error(lower, merge))
 
         return {"t": expected_inverse("tri_inv_sub16", inputs, at, triangle, "float32", bound)}
 
@@ -84,23 +89,52 @@ def substituted(lower: np.ndarray) -> Rough:
     return block_diagonal(Rough(value, error))
 
 
+def merged_error(lower: np.ndarray, merge: Merge) -> np.ndarray:
+    """Bound the merges, whose products are kept in float32."""
+    single = np.dtype(np.float32)
+    x = substituted(lower)
+    if merge == "doubling":
+        return merged(lower, x, BLOCK, single).error
+    value, error = x.value.copy(), x.error.copy()
+    for (r0, r1), (c0, c1), (d0, d1) in diagonals(lower.shape[-1], "lower"):
+        below = Rough(value[:, d0:d1, c0:c1], error[:, d0:d1, c0:c1])
+        own = Rough(value[:, r0:r1, r0:r1], error[:, r0:r1, r0:r1])
+        sums = (exact(-lower[:, r0:r1, d0:d1]) @ below).rounded(single)
+        found = (own @ sums).rounded(single)
+        value[:, r0:r1, c0:c1], error[:, r0:r1, c0:c1] = found.value, found.error
+    return error
+
+
 # ---- merges ------------------------------------------------------------------------------------------------
 
 
 class _Pair(NamedTuple):
-    """Two diagonal blocks, from and to: rows of the part that joins them, and its columns."""
+    """A part of the inverse to make, from and to: its rows, its columns, and what the products run over."""
 
     rows: tuple[int, int]
     columns: tuple[int, int]
+    depth: tuple[int, int]
 
 
-def pairs(n: int, triangle: Triangle) -> Iterator[_Pair]:
-    """Yield the blocks to join, small ones first; the last one of a size may be smaller."""
+def diagonals(n: int, triangle: Triangle) -> Iterator[_Pair]:
+    """Yield the blocks of 16 outside the diagonal, those close to it first."""
+    for far in range(BLOCK, n, BLOCK):
+        for start in range(0, n - far, BLOCK):
+            first, second = (start, start + BLOCK), (start + far, start + far + BLOCK)
+            if triangle == "lower":
+                yield _Pair(second, first, (start, start + far))
+            else:
+                yield _Pair(first, second, (start + BLOCK, start + far + BLOCK))
+
+
+def doublings(n: int, triangle: Triangle) -> Iterator[_Pair]:
+    """Yield what joins two blocks, small ones first; the last one of a size may be smaller."""
     size = BLOCK
     while size < n:
         for start in range(0, n - size, 2 * size):
             first, second = (start, start + size), (start + size, min(start + 2 * size, n))
-            yield _Pair(second, first) if triangle == "lower" else _Pair(first, second)
+            rows, columns = (second, first) if triangle == "lower" else (first, second)
+            yield _Pair(rows, columns, columns)
         size *= 2
 
 
@@ -111,7 +145,7 @@ def merge_stream(
     negative: isa.Tile,
     products: isa.Tile,
     t: isa.Tile,
-    triangle: Triangle,
+    pairs: list[_Pair],
 ) -> Iterator[isa.Instruction]:
     """Yield the merges of some matrices: for each pair two products, each stored before the next starts."""
     side = 1 << ((n - 1).bit_length() - 1)
@@ -137,14 +171,14 @@ def merge_stream(
         yield stored.wait
 
     for index in matrices:
-        for (r0, r1), (c0, c1) in pairs(n, triangle):
-            m, width = r1 - r0, c1 - c0
-            corner, own = index * n * n + r0 * n + c0, index * n * n + r0 * n + r0
-            right = index * n * n + c0 * n + c0
-            yield isa.nd_to_nz(middle, negative.flat(corner, 1), m, width, pitch=n)
-            yield isa.nd_to_nz(outer, t.flat(own, 1), m, m, pitch=n)
-            yield from strips(inner, t, right, width, width, n)
-            yield from multiply(middle, m, width, width, products.flat(corner, 1))
+        for (r0, r1), (c0, c1), (d0, d1) in pairs:
+            m, width, depth = r1 - r0, c1 - c0, d1 - d0
+            start = index * n * n
+            corner = start + r0 * n + c0
+            yield isa.nd_to_nz(middle, negative.flat(start + r0 * n + d0, 1), m, depth, pitch=n)
+            yield isa.nd_to_nz(outer, t.flat(start + r0 * n + r0, 1), m, m, pitch=n)
+            yield from strips(inner, t, start + d0 * n + c0, depth, width, n)
+            yield from multiply(middle, m, depth, width, products.flat(corner, 1))
             yield from strips(inner, products, corner, m, width, n)
             yield from multiply(outer, m, m, width, t.flat(corner, 1))
 
