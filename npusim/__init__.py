@@ -11,6 +11,7 @@ from npusim.program.program import Builder, Expected, program
 from npusim.report.component_run import ceilings, components
 from npusim.report.model import Report
 from npusim.report.simulate import simulate
+from npusim.sweep.run import Sweep, sweep
 from npusim.validation.validate import Validation, validate
 
 __version__ = "0.1.0"
@@ -28,6 +29,7 @@ __all__ = [
     "Reg",
     "Report",
     "Space",
+    "Sweep",
     "Tile",
     "Validation",
     "ceilings",
@@ -36,5 +38,6 @@ __all__ = [
     "load_chip",
     "program",
     "simulate",
+    "sweep",
     "validate",
 ]

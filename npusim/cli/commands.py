@@ -43,6 +43,7 @@ from npusim.report.schema import schema_text as report_schema_text
 from npusim.report.simulate import run as run_built
 from npusim.report.text import check_text, report_text, values_words
 from npusim.report.timeline import timeline
+from npusim.sweep.schema import schema_text as sweep_schema_text
 from npusim.trace.write import check_trace_file, write_trace
 
 app = typer.Typer(
@@ -257,10 +258,13 @@ def programs(
 
 @app.command()
 def schema(
-    kind: Annotated[Literal["chip", "report"], typer.Argument(metavar="chip|report", show_default=False)],
+    kind: Annotated[
+        Literal["chip", "report", "sweep"], typer.Argument(metavar="chip|report|sweep", show_default=False)
+    ],
 ) -> None:
-    """Print the JSON Schema of chip files or of reports."""
-    show(chip_schema_text() if kind == "chip" else report_schema_text())
+    """Print the JSON Schema of chip files, of reports, or of the space files of sweeps."""
+    texts = {"chip": chip_schema_text, "report": report_schema_text, "sweep": sweep_schema_text}
+    show(texts[kind]())
 
 
 # ---- what the commands share -------------------------------------------------------------------------------

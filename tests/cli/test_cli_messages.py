@@ -19,8 +19,8 @@ CASES = {
     "run --chp toy": "npusim run: no option --chp; did you mean --chip?",
     "run -z": "npusim run: no option -z; see npusim run --help",
     "run tiny.py:copy --l2 hot": "npusim run: '--l2': 'hot' is not one of 'cold', 'warm', 'dirty'",
-    "schema": "npusim schema: missing argument 'chip|report'; see npusim schema --help",
-    "schema x": "npusim schema: 'chip|report': 'x' is not one of 'chip', 'report'",
+    "schema": "npusim schema: missing argument 'chip|report|sweep'; see npusim schema --help",
+    "schema x": "npusim schema: 'chip|report|sweep': 'x' is not one of 'chip', 'report', 'sweep'",
     # programs
     "run nothing": "program 'nothing' is not known; list them with `npusim programs`",
     "check memcpy": "program 'memcpy' is not known; did you mean memcopy?; list them with `npusim programs`",

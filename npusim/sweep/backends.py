@@ -1,0 +1,103 @@
+"""Where the points of a sweep run: in this process, in worker processes, or on a Dask cluster."""
+
+from __future__ import annotations
+
+import importlib.util
+import itertools
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from typing import Any, Literal, get_args
+
+from npusim.errors import ConfigError, NpusimError, did_you_mean
+from npusim.sweep.plan import Point
+from npusim.sweep.play import Player, run_point
+from npusim.sweep.rows import Row
+
+Backend = Literal["loky", "sequential", "dask"]
+
+
+class WorkerError(NpusimError):
+    """A worker process that is gone, killed by the system or by its user."""
+
+    exit_code = 4
+
+
+def check_backend(backend: str, jobs: int) -> None:
+    """Raise `ConfigError` for a backend that does not exist or is not installed, and for jobs of 0 or -2."""
+    known = get_args(Backend)
+    if backend not in known:
+        near = did_you_mean(backend, known) or f"; backends: {' '.join(known)}"
+        raise ConfigError(f"sweep: no backend {backend!r}{near}")
+    if jobs != -1 and jobs < 1:
+        raise ConfigError(f"sweep: jobs must be 1 or more, or -1 for all cores, not {jobs}")
+    if backend == "dask" and importlib.util.find_spec("distributed") is None:
+        raise ConfigError("backend dask needs Dask; install it with pip install 'npusim[cluster]'")
+
+
+def run_points(points: Sequence[Point], *, backend: Backend, jobs: int, client: Any = None) -> Iterator[Row]:
+    """Yield the rows of the points as they finish.
+
+    `client` is a `distributed.Client` for the backend dask; without one the current client is taken, and
+    without any a cluster of `jobs` processes of this machine. Raises `WorkerError` where a worker is lost.
+    """
+    if backend == "sequential" or (backend == "loky" and (jobs == 1 or len(points) == 1)):
+        player = Player()
+        for point in _by_stream(points, 1):
+            yield run_point(point, player)
+        return
+    from joblib import Parallel, delayed, parallel_config
+    from joblib.externals.loky.process_executor import TerminatedWorkerError
+
+    with ExitStack() as stack:
+        if backend == "dask":
+            client, workers = _client(stack, jobs, client)
+            stack.enter_context(parallel_config(backend="dask", client=client))
+        else:
+            workers = jobs if jobs > 0 else os.cpu_count() or 1
+            stack.enter_context(parallel_config(backend="loky", inner_max_num_threads=1))
+        parallel = Parallel(
+            n_jobs=jobs if backend == "loky" else -1, return_as="generator_unordered", batch_size=1
+        )
+        try:
+            yield from parallel(delayed(run_point)(point) for point in _by_stream(points, workers))
+        except TerminatedWorkerError:
+            raise WorkerError(
+                "sweep: a worker process is gone, perhaps for want of memory; the folder keeps the finished "
+                "rows: go on with --resume and fewer jobs"
+            ) from None
+
+
+def _client(stack: ExitStack, jobs: int, client: Any) -> tuple[Any, int]:
+    """Return a Dask client, closed with the stack where it is made here, and its number of workers."""
+    from distributed import Client, LocalCluster, get_client
+
+    if client is None:
+        try:
+            client = get_client()
+        except ValueError:
+            cluster = stack.enter_context(
+                LocalCluster(
+                    n_workers=None if jobs == -1 else jobs, threads_per_worker=1, dashboard_address=None
+                )
+            )
+            client = stack.enter_context(Client(cluster))
+    return client, len(client.nthreads()) or 1
+
+
+def _by_stream(points: Sequence[Point], workers: int) -> list[Point]:
+    """Put points with the same streams one behind the other, in as many lanes as there are workers.
+
+    A worker keeps the streams that it played last, so points that share them are best given to one worker;
+    lanes of equal speed come to that.
+    """
+    groups: dict[str, list[Point]] = {}
+    for point in points:
+        groups.setdefault(point.stream_key, []).append(point)
+    if len(groups) < workers:
+        return [point for group in groups.values() for point in group]
+    lanes: list[list[Point]] = [[] for _ in range(workers)]
+    for group in groups.values():
+        min(lanes, key=len).extend(group)
+    rows = itertools.zip_longest(*lanes)
+    return [point for row in rows for point in row if point is not None]

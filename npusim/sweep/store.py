@@ -1,0 +1,98 @@
+"""The folder of a sweep: rows as they come, so that a sweep that is killed goes on where it stopped."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import IO, Any
+
+from npusim.errors import ConfigError
+from npusim.sweep.rows import Row
+
+SCHEMA = "npusim.sweep-folder/1"
+ROWS, TABLE, RECORD = "rows.jsonl", "rows.csv", "sweep.json"
+
+
+class RowStore:
+    """`rows.jsonl` and `rows.csv` of a sweep, which grow by a line a row, and `sweep.json`, about it.
+
+    `rows.jsonl` is what counts: `rows.csv` is written anew from it when a sweep goes on. A last line that a
+    kill cut short is dropped.
+    """
+
+    def __init__(self, folder: str | os.PathLike[str], columns: Sequence[str], *, resume: bool) -> None:
+        """Open the folder, and read its rows where `resume` is set.
+
+        Raises `ConfigError` where it cannot be written, holds rows and `resume` is not set, or holds rows
+        with other columns.
+        """
+        self._shown = os.fspath(folder)
+        self._folder = Path(folder)
+        self._columns = list(columns)
+        self.rows: list[Row] = []
+        """Rows that are there, in the order in which they came."""
+        try:
+            self._folder.mkdir(parents=True, exist_ok=True)
+            self._open(resume)
+        except OSError as error:
+            reason = (error.strerror or str(error)).lower()
+            raise ConfigError(f"{self._shown}: the folder cannot be written: {reason}") from error
+
+    def _open(self, resume: bool) -> None:
+        rows, table = self._folder / ROWS, self._folder / TABLE
+        if rows.exists() and rows.stat().st_size:
+            if not resume:
+                raise ConfigError(f"{self._shown}: holds rows of a sweep; add --resume, or name a new folder")
+            self.rows, kept = _read(rows, f"{self._shown}/{ROWS}")
+            os.truncate(rows, kept)
+        known = set(self._columns)
+        for row in self.rows:
+            if not set(row) <= known:
+                other = sorted(set(row) - known)[0]
+                raise ConfigError(
+                    f"{self._shown}: holds rows of another space, with a column {other}; name a new folder"
+                )
+        self._lines: IO[str] = rows.open("a", encoding="utf-8", newline="\n")
+        self._table: IO[str] = table.open("w", encoding="utf-8", newline="")
+        self._csv = csv.DictWriter(self._table, self._columns, restval="", lineterminator="\n")
+        self._csv.writeheader()
+        self._csv.writerows(self.rows)
+        self._table.flush()
+
+    def append(self, row: Row) -> None:
+        """Add a row; it is in the files when this returns."""
+        self._lines.write(json.dumps(row) + "\n")
+        self._lines.flush()
+        self._csv.writerow(row)
+        self._table.flush()
+        self.rows.append(row)
+
+    def record(self, what: dict[str, Any]) -> None:
+        """Write `sweep.json`, whole or not at all."""
+        work = self._folder / f".{RECORD}"
+        work.write_text(json.dumps({"schema": SCHEMA, **what}, indent=2) + "\n", encoding="utf-8")
+        work.replace(self._folder / RECORD)
+
+    def close(self) -> None:
+        """Close the files."""
+        self._lines.close()
+        self._table.close()
+
+
+def _read(file: Path, shown: str) -> tuple[list[Row], int]:
+    """Return the rows of a file and the bytes that they take; a last line without an end does not count."""
+    raw = file.read_bytes()
+    kept = raw.rfind(b"\n") + 1
+    rows = []
+    for number, line in enumerate(raw[:kept].splitlines(), 1):
+        try:
+            row = json.loads(line)
+        except ValueError:
+            row = None
+        if not isinstance(row, dict) or "point" not in row:
+            raise ConfigError(f"{shown}:{number}: is no row of a sweep; name a new folder")
+        rows.append(row)
+    return rows, kept

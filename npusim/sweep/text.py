@@ -1,0 +1,48 @@
+"""A sweep as text for people."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from npusim.sweep.rows import Row
+from npusim.sweep.run import Sweep
+from npusim.units import grouped
+
+_SHOWN_FAILURES = 10
+
+
+def sweep_text(found: Sweep, *, next_step: str = "") -> str:
+    """Return what a sweep came to: how many rows, fastest and slowest, axes without effect, failures."""
+    rows = [row for row in found.rows if row["status"] != "failed"]
+    counts = f"{grouped(len(found.rows))} points: {grouped(len(found.rows) - len(found.failed))} ran"
+    more = [(len(found.failed), "failed"), (len(found.wrong), "with wrong values")]
+    counts += "".join(f", {grouped(n)} {what}" for n, what in more if n)
+    if found.resumed:
+        counts += f"; {grouped(found.resumed)} were there before"
+    if found.left_out:
+        counts += f"; where leaves out {grouped(found.left_out)}"
+    lines = [f"{found.rows[0]['program']}: {len(found.axes)} axes", "", f"rows        {counts}"]
+    if rows:
+        ordered = sorted(rows, key=lambda row: row["time_us"])
+        lines += [_extreme("fastest", ordered[0], found), _extreme("slowest", ordered[-1], found)]
+    for label, effect in zip(["axes", *[""] * len(found.effects)], found.effects, strict=False):
+        lines.append(f"{label:<12}{effect}")
+    for number, row in enumerate(found.failed[:_SHOWN_FAILURES]):
+        lines.append(f"{'failed' if not number else '':<12}{_place(row, found)}: {row['error']}")
+    if len(found.failed) > _SHOWN_FAILURES:
+        lines.append(f"{'':<12}and {len(found.failed) - _SHOWN_FAILURES} more")
+    if next_step:
+        lines.append(f"next        {next_step}")
+    return "\n".join(lines) + "\n"
+
+
+def _extreme(label: str, row: Row, found: Sweep) -> str:
+    return f"{label:<12}{row['time_us']:,.4g} us, {grouped(row['total_cycles'])} cycles: {_place(row, found)}"
+
+
+def _place(row: Row, found: Sweep) -> str:
+    return " ".join(f"{axis}={_value(row[axis])}" for axis in found.axes) or "the only point"
+
+
+def _value(value: Any) -> str:
+    return f"{value:.6g}" if isinstance(value, float) else str(value)
