@@ -89,19 +89,10 @@ def _parts(bounds: Bounds) -> list[Part] | None:
     size = bounds.left.rows * bounds.right.rows
     if size <= _SMALL_TILE:
         return None
-    left, right = _spans(bounds.left.certificate.norm2), _spans(bounds.right.certificate.norm2)
-    parts = [(*rows, *columns) for rows, columns in zip(left, right, strict=True)]
+    spans = zip(bounds.left.spans, bounds.right.spans, strict=True)
+    parts = [(*rows, *columns) for rows, columns in spans]
     few = 2 * sum((i1 - i0) * (j1 - j0) for i0, i1, j0, j1 in parts) <= size * len(parts)
     return parts if few else None
-
-
-def _spans(norm2: Array) -> list[tuple[int, int]]:
-    """From and to of what is not zero in each row of (blocks, rows)."""
-    there = norm2 != 0
-    first, last = there.argmax(axis=1), there.shape[1] - there[:, ::-1].argmax(axis=1)
-    empty = ~there.any(axis=1)
-    first[empty] = last[empty] = 0
-    return list(zip(first.tolist(), last.tolist(), strict=True))
 
 
 def _part_by_part(

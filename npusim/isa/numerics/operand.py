@@ -106,6 +106,15 @@ class Prepared:
         return seen
 
     @cached_property
+    def spans(self) -> list[tuple[int, int]]:
+        """From and to of the rows that are not all zero, in each block of k."""
+        there = self.certificate.norm2 != 0
+        first, last = there.argmax(axis=1), there.shape[1] - there[:, ::-1].argmax(axis=1)
+        empty = ~there.any(axis=1)
+        first[empty] = last[empty] = 0
+        return list(zip(first.tolist(), last.tolist(), strict=True))
+
+    @cached_property
     def lowest_bit(self) -> float:
         """Of finite values: half of the lowest bit set in any of them, or more, but never above it."""
         return lowest_bit(self.narrow)
@@ -153,6 +162,7 @@ class Prepared:
         other.__dict__.update(self.__dict__)
         other.__dict__.pop("certificate", None)
         other.__dict__.pop("lowest_bit", None)
+        other.__dict__.pop("spans", None)
         other.__dict__.pop("reach", None)
         other.narrow = np.nan_to_num(self.narrow, nan=0.0, posinf=limit, neginf=-limit)
         other.values = other.narrow.astype(np.float64)
