@@ -1,0 +1,117 @@
+"""Plots of runs that were kept, as files of the size of a column or a page of a paper."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Literal
+
+from npusim.config.chip import Chip
+from npusim.errors import ConfigError
+from npusim.plots.gantt import gantt, gantt_rows
+from npusim.plots.pipes import pipe_shares, pipes
+from npusim.plots.roofline import roofline
+from npusim.plots.roofs import classic_roofline, component_roofline
+from npusim.plots.style import WIDTHS, check_plot_file, save_figure
+from npusim.plots.traffic import bandwidth, hit_rate
+from npusim.report.kept import KeptRun
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+Width = Literal["column", "page"]
+_ROW = 0.22
+"""Inches of a row of bars."""
+
+
+def plot_roofline(
+    runs: Sequence[KeptRun], file: str, *, classic: bool = False, scalar: bool = False, width: Width = "page"
+) -> str:
+    """Write a roofline and return its verdict: the component view of one run, or the classic view.
+
+    Raises `ConfigError` for several runs in the component view, for runs of several chips, and for what
+    cannot be read or written.
+    """
+    check_plot_file(file)
+    if classic:
+        if len({run.report.chip for run in runs}) > 1:
+            named = ", ".join(dict.fromkeys(run.report.chip for run in runs))
+            raise ConfigError(f"a roofline shows runs of one chip, not of {named}; plot them apart")
+        line = classic_roofline([(run.components, Chip.model_validate(run.chip)) for run in runs])
+    elif len(runs) > 1:
+        raise ConfigError(f"the roofs of components are those of one run, not of {len(runs)}; use --classic")
+    else:
+        line = component_roofline(runs[0].components, scalar=scalar)
+    wide = width == "page"
+    rows = len(line.roofs) // 2 if wide else len(line.roofs)
+
+    def draw(figure: Figure) -> None:
+        _legend_below(figure, roofline(line, figure.add_subplot()), 2 if wide else 1)
+
+    save_figure(draw, file, width=WIDTHS[width], height=(3.4 if wide else 2.9) + 0.16 * rows)
+    return line.verdict
+
+
+def plot_pipes(run: KeptRun, file: str, *, cores: Sequence[str] = (), width: Width = "page") -> None:
+    """Write the utilisation of the pipes with causes stacked.
+
+    Raises `ConfigError` for a core that took no part, and for what cannot be written.
+    """
+    check_plot_file(file)
+    rows = len(pipe_shares(run.report, cores))
+
+    def draw(figure: Figure) -> None:
+        ax = pipes(run.report, figure.add_subplot(), cores=cores)
+        _legend_below(figure, ax, 8 if width == "page" else 3)
+
+    save_figure(draw, file, width=WIDTHS[width], height=1.3 + _ROW * rows)
+
+
+def plot_gantt(
+    run: KeptRun,
+    file: str,
+    *,
+    cores: Sequence[str] = (),
+    window: tuple[int, int] | None = None,
+    width: Width = "page",
+) -> None:
+    """Write who worked when.
+
+    Raises `ConfigError` for a core that took no part, a window outside of the run, a run without spans, and
+    for what cannot be written.
+    """
+    check_plot_file(file)
+    rows = len(gantt_rows(run.timeline, cores, window))
+
+    def draw(figure: Figure) -> None:
+        ax = gantt(run.timeline, figure.add_subplot(), cores=cores, window=window)
+        _legend_below(figure, ax, 7 if width == "page" else 2)
+
+    save_figure(draw, file, width=WIDTHS[width], height=1.3 + _ROW * rows)
+
+
+def plot_bandwidth(run: KeptRun, file: str, *, width: Width = "page") -> None:
+    """Write bandwidth over time and, below, the share of bytes that hit L2.
+
+    Raises `ConfigError` for a run without spans, and for what cannot be written.
+    """
+    check_plot_file(file)
+    wide = width == "page"
+
+    def draw(figure: Figure) -> None:
+        above, below = figure.subplots(2, 1, sharex=True, height_ratios=[2, 1])
+        bandwidth(run.timeline, above, bins=200 if wide else 100).set_xlabel("")
+        hit_rate(run.timeline, below, bins=200 if wide else 100).set_title("", loc="left")
+        _legend_below(figure, above, 5 if wide else 2)
+
+    save_figure(draw, file, width=WIDTHS[width], height=3.6)
+
+
+def _legend_below(figure: Figure, ax: Axes, columns: int) -> None:
+    """Move the legend of some axes below everything, where the layout makes room for it."""
+    legend = ax.get_legend()
+    if legend is None:
+        return
+    handles, names = legend.legend_handles, [text.get_text() for text in legend.get_texts()]
+    legend.remove()
+    figure.legend([h for h in handles if h is not None], names, loc="outside lower center", ncols=columns)

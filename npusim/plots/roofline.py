@@ -1,0 +1,137 @@
+"""Rooflines on `Axes`: flat roofs and diagonals, points, the binding roof and the verdict."""
+
+from __future__ import annotations
+
+import textwrap
+from math import log10
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from npusim.plots.roofs import MEMORY, Point, Roofline
+from npusim.plots.style import BLACK, BLUE, GREEN, GREY, ORANGE, PURPLE, SKY, VERMILION
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+_MOVES = {"MTE-GM": GREEN, "MTE-L1": ORANGE, "MTE-UB": PURPLE, "FIX": SKY, MEMORY: BLACK}
+_COMPUTE = {"Cube": VERMILION, "Vector": BLUE, "Scalar": GREY, "cube": VERMILION, "vector": BLUE}
+_MARKERS = {"Cube": "s", "Vector": "o", "Scalar": "^", "cube": "s", "vector": "o"}
+_DASHES: dict[str, Any] = {"cube": "-", "vec": (0, (5, 1.5)), "ai": "-", "main": (0, (1, 1))}
+
+
+def roofline(line: Roofline, ax: Axes) -> Axes:
+    """Draw a roofline: rates in 10^9 operations per second over operations per byte.
+
+    Every roof is named in the legend with its rate and how much of it is reached; the one that binds is drawn
+    thick. A point lies on the intensity of its path, in the colour of what moves its data and with the marker
+    of what computes.
+    """
+    finite = [p for p in line.points if 0 < p.intensity < float("inf") and p.rate > 0]
+    flat = [r for r in line.roofs if r.kind == "compute"]
+    left, right, bottom, top = _limits(line, finite)
+    highest = max((r.rate for r in flat), default=top)
+    x = np.geomspace(left, right, 200)
+    for roof in line.roofs:
+        binds = roof.name == line.binding
+        style: dict[str, Any] = {
+            "color": _colour(roof.name),
+            "linestyle": _DASHES.get(roof.name.partition(" ")[0], "-"),
+            "linewidth": 2.6 if binds else 1.0,
+            "alpha": 1.0 if binds or line.binding is None else 0.75,
+            "label": _label(roof.name, roof.rate, roof.kind, roof.utilization, binds),
+        }
+        if roof.kind == "compute":
+            ax.plot([left, right], [roof.rate, roof.rate], **style)
+        else:
+            y = roof.rate * x
+            below = y <= highest * 1.0001
+            ax.plot(x[below], y[below], **style)
+    for point, size in zip(finite, _sizes(finite), strict=True):
+        ax.plot(
+            point.intensity,
+            point.rate,
+            linestyle="none",
+            marker=_MARKERS[_unit(point.compute)],
+            markersize=size,
+            markerfacecolor=_colour(point.move) if point.move != MEMORY else "white",
+            markeredgecolor=_colour(point.compute) if point.move == MEMORY else "black",
+            markeredgewidth=1.2 if point.move == MEMORY else 0.6,
+            zorder=3,
+        )
+    _name_points(finite, ax)
+    ax.set(xscale="log", yscale="log", xlim=(left, right), ylim=(bottom, top))
+    only_memory = all(p.move == MEMORY for p in finite)
+    per = "byte of main memory" if only_memory else "byte of the path"
+    ax.set(xlabel=f"operations per {per}", ylabel="10⁹ operations per second")
+    ax.grid(which="major", color="0.92", linewidth=0.5)
+    ax.set_axisbelow(True)
+    chars = max(40, int(ax.get_figure().get_size_inches()[0] * 17))  # type: ignore[union-attr]
+    ax.set_title("\n".join([line.title, *textwrap.wrap(line.verdict, chars)]), loc="left")
+    for unit in dict.fromkeys(_unit(p.compute) for p in finite):
+        ax.plot(
+            [],
+            [],
+            linestyle="none",
+            marker=_MARKERS[unit],
+            markerfacecolor="white",
+            markeredgecolor=_COMPUTE[unit],
+            label=f"{unit.lower()}{'' if only_memory else ', in the colour of its path; empty: main memory'}",
+        )
+    ax.legend(loc="upper center", bbox_to_anchor=(0.5, -0.16), ncols=2, handlelength=2.6)
+    return ax
+
+
+def _sizes(points: list[Point]) -> list[float]:
+    """Return the sizes of markers: smaller on top of others, so that all are seen."""
+    sizes = []
+    for number, point in enumerate(points):
+        under = sum(
+            abs(log10(p.intensity / point.intensity)) < 0.04 and abs(log10(p.rate / point.rate)) < 0.04
+            for p in points[:number]
+        )
+        sizes.append(max(3.0, 8.0 - 2.5 * under))
+    return sizes
+
+
+def _limits(line: Roofline, points: list[Point]) -> tuple[float, float, float, float]:
+    """Return the window: all points, the flat roofs, and where diagonals meet the highest of them."""
+    flat = [r.rate for r in line.roofs if r.kind == "compute"]
+    moves = [r.rate for r in line.roofs if r.kind == "move"]
+    rates = [p.rate for p in points]
+    top = max([*flat, *rates], default=1.0)
+    ridges = [top / m for m in moves if m]
+    xs = [*(p.intensity for p in points), *ridges]
+    bottom = min([*rates, *flat], default=0.1)
+    left, right = min(xs, default=0.1) / 4, max(xs, default=10.0) * 4
+    return left, right, bottom / 5, top * 3
+
+
+def _name_points(points: list[Point], ax: Axes) -> None:
+    """Write the runs of a figure with several beside their points."""
+    for point in points:
+        if point.run:
+            ax.annotate(
+                point.run,
+                (point.intensity, point.rate),
+                textcoords="offset points",
+                xytext=(6, -8),
+                fontsize=7,
+            )
+
+
+def _label(name: str, rate: float, kind: str, utilization: float, binds: bool) -> str:
+    unit = "Gop/s" if kind == "compute" else "GB/s"
+    return f"{name}  {rate:,.0f} {unit}, {utilization:.0%} reached{'  ← binds' if binds else ''}"
+
+
+def _unit(name: str) -> str:
+    """Return the component without the kind of its core."""
+    return name.rpartition(" ")[2]
+
+
+def _colour(name: str) -> str:
+    if name == MEMORY:
+        return BLACK
+    unit = _unit(name)
+    return _COMPUTE.get(unit) or _MOVES[unit]

@@ -1,0 +1,296 @@
+"""The data of plots, taken from the axes, against the report and against numbers worked out by hand."""
+
+from __future__ import annotations
+
+import itertools
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from matplotlib.figure import Figure
+
+from npusim import Pipe, components, simulate
+from npusim.config.load import load_chip
+from npusim.errors import ConfigError
+from npusim.plots.gantt import gantt, gantt_rows, merged
+from npusim.plots.pipes import pipe_shares, pipes
+from npusim.plots.roofline import roofline
+from npusim.plots.roofs import MEMORY, classic_roofline, component_roofline
+from npusim.plots.style import CAUSES, check_plot_file, save_figure
+from npusim.plots.traffic import bandwidth, hit_rate
+from npusim.program.core import CoreKind
+from npusim.report.component_model import Component, Part
+from npusim.report.components import Components
+from npusim.report.timeline import timeline
+
+CHIP = load_chip("ascend-910b4")
+
+
+@pytest.fixture(scope="module")
+def report():
+    return simulate("mcscan", CHIP, n=40_000, cores=2, timing_only=True, spans=True)
+
+
+@pytest.fixture
+def ax():
+    return Figure().add_subplot()
+
+
+def found(*, cube=0.0, load=0.0, memory=0.0, cycles=1000):
+    """Return the components of one cube core with given shares of their rates; 8192 op, 77 B per cycle."""
+    c = Component(CoreKind.CUBE, Pipe.M, 1, cycles, active_by_core=[round(cube * cycles)])
+    c.parts["f16"] = Part(
+        "f16", 1, round(8192 * cube * cycles), Fraction(round(cube * cycles)), round(cube * cycles)
+    )
+    m = Component(CoreKind.CUBE, Pipe.MTE2, 1, cycles, active_by_core=[round(load * cycles)])
+    m.parts["gm_to_l1"] = Part(
+        "gm_to_l1", 1, round(77 * load * cycles), Fraction(round(load * cycles)), round(load * cycles)
+    )
+    rate = CHIP.hbm_bytes_per_cycle
+    return Components("made", CHIP.name, CHIP.clock_mhz, cycles, [c, m], round(memory * rate * cycles), rate)
+
+
+# ---- rooflines ---------------------------------------------------------------------------------------------
+
+
+def test_every_point_lies_under_its_roofs_as_far_as_it_says(report):
+    line = component_roofline(components(report))
+    roofs = {r.name: r for r in line.roofs}
+    assert {p.compute for p in line.points} == {"cube Cube", "vec Vector"}
+    assert len(line.points) == 3 + 2 + 2
+    for p in line.points:
+        flat, slope = roofs[p.compute].rate, roofs[p.move].rate * p.intensity
+        assert p.rate / min(flat, slope) == pytest.approx(p.utilization, rel=1e-9)
+
+
+def test_roofs_and_points_are_drawn_where_they_are(report, ax):
+    line = component_roofline(components(report))
+    assert roofline(line, ax) is ax
+    by_label = {drawn.get_label().partition("  ")[0]: drawn for drawn in ax.lines}
+    for roof in line.roofs:
+        x, y = by_label[roof.name].get_data()
+        if roof.kind == "compute":
+            np.testing.assert_allclose(y, roof.rate)
+        else:
+            np.testing.assert_allclose(np.asarray(y) / np.asarray(x), roof.rate)
+    drawn = [
+        (line_.get_xdata()[0], line_.get_ydata()[0]) for line_ in ax.lines if len(line_.get_xdata()) == 1
+    ]
+    assert drawn == [(p.intensity, p.rate) for p in line.points]
+    (left, right), (low, high) = ax.get_xlim(), ax.get_ylim()
+    assert all(left < x < right and low < y < high for x, y in drawn)
+    assert ax.get_xlabel() == "operations per byte of the path"
+    assert ax.get_ylabel() == "10⁹ operations per second"
+    assert line.verdict in ax.get_title(loc="left").replace("\n", " ")
+
+
+@pytest.mark.parametrize(
+    ("shares", "binding", "verdict"),
+    [
+        (
+            {"cube": 0.9, "load": 0.5, "memory": 0.4},
+            "cube Cube",
+            "compute bound: cube Cube (f16), U 90.0% ≥ 80%",
+        ),
+        ({"cube": 0.3, "load": 0.5, "memory": 0.85}, MEMORY, "bound by main memory: U 85% ≥ 80%"),
+        (
+            {"cube": 0.3, "load": 0.5, "memory": 0.6},
+            None,
+            "insufficient parallelism: the largest R is cube MTE-GM, 50.0% < 80%; the rest is mostly nothing",
+        ),
+    ],
+)
+def test_the_roof_that_binds(ax, shares, binding, verdict):
+    line = component_roofline(found(**shares))
+    assert (line.binding, line.verdict) == (binding, verdict)
+    roofline(line, ax)
+    thick = [d.get_label() for d in ax.lines if d.get_linewidth() > 2]
+    assert [label.partition("  ")[0] for label in thick] == ([] if binding is None else [binding])
+    assert all(label.endswith("reached  ← binds") for label in thick)
+
+
+@pytest.mark.parametrize(
+    ("cube", "memory", "verdict"),
+    [
+        (0.9, 0.79, "bound by latency: 79% of main memory"),
+        (0.9, 0.81, "bound by main memory: 81% of main memory"),
+    ],
+)
+def test_the_classic_roofs_are_those_of_the_whole_chip(cube, memory, verdict):
+    """One core of twenty at 90 % is far below the roof of all."""
+    line = classic_roofline([(found(cube=cube, load=0.5, memory=memory), CHIP)])
+    assert {r.name: r.rate for r in line.roofs} == {
+        "cube": pytest.approx(20 * 8192 * 1.5),
+        MEMORY: pytest.approx(640.0),
+    }
+    (point,) = line.points
+    assert point.rate == pytest.approx(0.9 * 8192 * 1.5)
+    assert point.intensity == pytest.approx(0.9 * 8192 / (memory * 640 / 1.5), rel=1e-3)
+    assert line.verdict == verdict
+
+
+def test_classic_roofs_of_several_runs_name_the_points(ax):
+    a, b = found(cube=0.5, load=0.5, memory=0.4), found(cube=0.2, load=0.2, memory=0.9)
+    b.program = "other"
+    line = classic_roofline([(a, CHIP), (b, CHIP)])
+    assert [p.run for p in line.points] == ["made", "other"]
+    assert (
+        line.verdict
+        == "made: bound by latency (40% of main memory); other: bound by main memory (90% of main memory)"
+    )
+    roofline(line, ax)
+    assert [t.get_text() for t in ax.texts] == ["made", "other"]
+    with pytest.raises(ValueError, match=r"^the runs of one roofline are of one chip$"):
+        classic_roofline([(a, CHIP), (b, load_chip("toy"))])
+
+
+# ---- pipes -------------------------------------------------------------------------------------------------
+
+
+def test_pipes_stack_to_all_of_the_time(report, ax):
+    shares = pipe_shares(report)
+    assert list(shares)[:2] == ["2 cube cores S", "2 cube cores M"]
+    assert "2 cube cores MTE3" not in shares, "a pipe without an instruction has no bar"
+    for share in shares.values():
+        assert sum(share.values()) == pytest.approx(100)
+    mean = sum(report.pipes[f"core{i}.cube0.M"].work for i in range(2)) / 2
+    assert shares["2 cube cores M"]["work"] == pytest.approx(100 * mean / report.total_cycles)
+    assert pipes(report, ax) is ax
+    drawn = {bars.get_label(): [b.get_width() for b in bars] for bars in ax.containers}
+    for cause, widths in drawn.items():
+        assert widths == pytest.approx([s[cause.replace(" ", "_")] for s in shares.values()])
+    assert [t.get_text() for t in ax.get_yticklabels()] == list(shares)
+    assert ax.get_xlabel() == f"percent of {report.total_cycles:,} cycles"
+
+
+def test_pipes_of_single_cores(report):
+    shares = pipe_shares(report, ["core1.vec0"])
+    assert list(shares) == ["core1.vec0.S", "core1.vec0.V", "core1.vec0.MTE2", "core1.vec0.MTE3"]
+    part = report.pipes["core1.vec0.V"]
+    assert shares["core1.vec0.V"]["flag"] == pytest.approx(100 * part.flag / report.total_cycles)
+    with pytest.raises(ConfigError) as error:
+        pipe_shares(report, ["core1.vec9"])
+    assert str(error.value) == "core1.vec9: no such core in this run; did you mean core1.vec1?"
+
+
+# ---- gantt -------------------------------------------------------------------------------------------------
+
+
+def test_gantt_shows_the_work_of_every_pipe(report, ax):
+    line = timeline(report)
+    rows = gantt_rows(line, ["core0.vec0"])
+    for lane, causes in rows.items():
+        drawn = int((causes["work"][:, 1] - causes["work"][:, 0]).sum())
+        assert report.pipes[lane].work <= drawn <= report.pipes[lane].work + report.total_cycles // 20
+        for intervals in causes.values():
+            assert (intervals[:, 0] < intervals[:, 1]).all()
+            assert (intervals[1:, 0] >= intervals[:-1, 1]).all()
+    assert gantt(line, ax, cores=["core0.vec0"]) is ax
+    assert [t.get_text() for t in ax.get_yticklabels()] == list(rows)
+    assert ax.get_xlabel() == "time, µs"
+    assert ax.get_xlim() == (0, report.total_cycles / report.clock_mhz)
+
+
+def test_gantt_without_merging_is_exact(report):
+    line = timeline(report)
+    middle = report.total_cycles // 2
+    spans = line.spans
+    rows = gantt_rows(line, ["core0.vec0"], (middle, middle + 1500))
+    number = line.lanes.index("core0.vec0.V")
+    chosen = (spans.lane == number) & (spans.cause == 0)
+    busy = sum(
+        max(0, min(b, middle + 1500) - max(a, middle))
+        for a, b in zip(spans.start[chosen].tolist(), spans.stop[chosen].tolist(), strict=True)
+    )
+    row = rows.get("core0.vec0.V", {"work": np.zeros((0, 2))})["work"]
+    assert int((row[:, 1] - row[:, 0]).sum()) == busy
+
+
+def test_merged_joins_what_nearly_touches():
+    start, stop = np.array([0, 10, 13, 30]), np.array([10, 12, 20, 31])
+    assert merged(start, stop, 1).tolist() == [[0, 12], [13, 20], [30, 31]]
+    assert merged(start, stop, 2).tolist() == [[0, 20], [30, 31]]
+    assert merged(start[:0], stop[:0], 2).tolist() == []
+
+
+@pytest.mark.parametrize("window", [(5, 5), (7, 3), (-1, 4), (10**9, 10**9 + 1)])
+def test_a_window_outside_of_the_run(report, window):
+    with pytest.raises(ConfigError) as error:
+        gantt_rows(timeline(report), (), window)
+    assert str(error.value) == (
+        f"window: must lie in the {report.total_cycles:,} cycles of the run and not be empty, "
+        f"not {window[0]:,} to {window[1]:,}"
+    )
+
+
+# ---- traffic -----------------------------------------------------------------------------------------------
+
+
+def test_bandwidth_adds_up_to_the_traffic(report, ax):
+    line = timeline(report)
+    assert bandwidth(line, ax, bins=37) is ax
+    moved = {}
+    for patch in ax.patches:
+        values, edges, _ = patch.get_data()
+        moved[patch.get_label()] = float((values * 1e9 * np.diff(edges) * 1e-6).sum())
+    gm = report.gm
+    assert moved["L2 to cores"] == pytest.approx(gm.read_bytes)
+    assert moved["cores to L2"] == pytest.approx(gm.write_bytes)
+    assert moved["main memory to L2"] == pytest.approx(gm.hbm_read_bytes)
+    assert (ax.get_xlabel(), ax.get_ylabel()) == ("time, µs", "GB/s")
+    assert ax.lines[0].get_ydata()[0] == pytest.approx(640.0)
+
+
+def test_hit_rate_is_a_share(report, ax):
+    hit_rate(timeline(report), ax)
+    values = ax.patches[0].get_data()[0]
+    known = values[~np.isnan(values)]
+    assert 0 <= known.min() <= known.max() <= 100 + 1e-6
+    assert ax.get_ylabel() == "bytes that hit L2, %"
+
+
+# ---- style and files ---------------------------------------------------------------------------------------
+
+
+def _seen(colour, matrix):
+    rgb = np.array([int(colour[i : i + 2], 16) for i in (1, 3, 5)]) / 255
+    return np.array(matrix) @ rgb
+
+
+@pytest.mark.parametrize(
+    "matrix",
+    [
+        [[0.567, 0.433, 0], [0.558, 0.442, 0], [0, 0.242, 0.758]],  # protanopia
+        [[0.625, 0.375, 0], [0.7, 0.3, 0], [0, 0.3, 0.7]],  # deuteranopia
+        [[0.95, 0.05, 0], [0, 0.433, 0.567], [0, 0.475, 0.525]],  # tritanopia
+    ],
+)
+def test_causes_differ_in_colour_or_hatching_for_everybody(matrix):
+    """Simulated as commonly approximated by one matrix for each kind of colour blindness."""
+    for (a, hatch_a), (b, hatch_b) in itertools.combinations(CAUSES.values(), 2):
+        distance = np.abs(_seen(a, matrix) - _seen(b, matrix)).max()
+        assert distance > 0.1 or hatch_a != hatch_b, (a, b)
+
+
+def test_a_figure_is_written_in_its_size(tmp_path):
+    from matplotlib.image import imread
+
+    save_figure(lambda figure: None, tmp_path / "a.png", width=3.4, height=2)
+    assert imread(tmp_path / "a.png").shape[:2] == (400, 680)
+    with pytest.raises(ConfigError, match=r": the plot cannot be written: "):
+        save_figure(lambda figure: None, tmp_path / "no" / "a.png", width=3.4, height=2)
+
+
+@pytest.mark.parametrize(
+    ("file", "message"),
+    [
+        ("", "'': end the name of a plot in .png, .svg or .pdf"),
+        ("a.txt", "a.txt: end the name of a plot in .png, .svg or .pdf"),
+        ("no/a.png", "no/a.png: there is no folder no; make it first"),
+    ],
+)
+def test_a_name_that_no_plot_can_have(tmp_path, monkeypatch, file, message):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ConfigError) as error:
+        check_plot_file(file)
+    assert str(error.value) == message
