@@ -43,7 +43,7 @@ def retiming(program: str, params: dict[str, Any]) -> str:
     full, others = cpu(points, None)
     assert rows == others, "a chip that is timed again gives another row than a run of its own"
     ratio = again / full
-    return f"{program} on {CHIPS} chips, played once: {ratio:.3f} of {CHIPS} full runs ({full:.1f} s); at most 0.25"
+    return f"{program} on {CHIPS} chips, played once: {ratio:.3f} of {CHIPS} full runs; at most 0.25"
 
 
 def cpu(points: tuple[Point, ...], player: Player | None) -> tuple[float, list[dict[str, Any]]]:

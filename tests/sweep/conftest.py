@@ -13,9 +13,12 @@ from npusim.errors import ConfigError
 
 def copying(x, y, part):
     def stream(c):
-        loaded = c.flag(Pipe.MTE2, Pipe.MTE3)
+        loaded, stored = c.flag(Pipe.MTE2, Pipe.MTE3), c.flag(Pipe.MTE3, Pipe.MTE2)
+        tile = c.ub(part, x.dtype)
         for start in range(0, x.size, part):
-            tile = c.ub(part, x.dtype)
+            if start:
+                yield stored.set
+                yield stored.wait
             yield isa.copy_in(tile, x.flat(start, part))
             yield loaded.set
             yield loaded.wait
@@ -25,7 +28,7 @@ def copying(x, y, part):
 
 
 @program
-def copy(k: Builder, *, n: int = 512, part: int = 64, off: float = 0.0) -> None:
+def copy(k: Builder, *, n: int = 256, part: int = 64, off: float = 0.0) -> None:
     """Copy n floats in parts; the reference is off by some."""
     if n % part:
         raise ConfigError(f"copy: part={part} must divide n={n}")

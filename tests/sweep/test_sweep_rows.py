@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import importlib
 import importlib.util
 import json
 import os
@@ -91,7 +92,7 @@ def test_streams_are_played_once_for_chips_that_look_the_same_to_them(folder):
     assert plays("copy", **{"chip.cores.cube": [1, 2]}, **timing) == 2, "a launch asks for the cores"
     assert plays("by_cores", **{"chip.cores.cube": [1, 2]}, **timing) == 2
     assert plays("by_data", **{"run.seed": [0, 1]}, **timing) == 2, "streams may follow the inputs"
-    assert plays("copy", **{"program.part": [32, 64]}, **timing) == 2
+    assert plays("copy", **{"program.part": [64, 128]}, **timing) == 2
 
 
 def test_notes_of_what_was_read():
@@ -128,7 +129,7 @@ def test_a_section_that_is_there_or_not():
 
 def test_backends_give_the_same_rows(folder):
     expected = one_process(SPACE)
-    assert len(expected.rows) == 24
+    assert [row["status"] for row in expected.rows] == ["ok"] * 24
     assert npusim.sweep(SPACE, backend="loky", jobs=2).rows == expected.rows
 
 
@@ -177,11 +178,11 @@ def test_failures_are_rows(folder):
     }
     found = one_process(space, output="out")
     assert [row["status"] for row in found.rows] == ["ok", "wrong", "failed", "failed"]
-    assert found.failed[0]["error"] == "copy: part=100 must divide n=512"
-    assert (found.wrong[0]["values_ok"], found.wrong[0]["mismatches"]) == (False, 512)
+    assert found.failed[0]["error"] == "copy: part=100 must divide n=256"
+    assert (found.wrong[0]["values_ok"], found.wrong[0]["mismatches"]) == (False, 256)
     assert one_process({"program": "few.py:crash", "chips": ["toy"], "params": {"n": 1}}).failed[0][
         "error"
-    ] == ("few.py:55: ZeroDivisionError: division by zero")
+    ] == ("few.py:60: ZeroDivisionError: division by zero")
     assert one_process({"program": "few.py:by_data", "chips": ["toy"], "timing_only": True}).failed
     assert one_process(space, output="out", resume=True).resumed == 4
 
@@ -210,8 +211,9 @@ def test_a_sweep_goes_on_where_it_stopped(folder, monkeypatch):
     (folder / "out").mkdir()
     (folder / "out" / "rows.jsonl").write_text("".join(lines[:9]) + lines[9][:40], encoding="utf-8")
     ran = []
+    module = importlib.import_module("npusim.sweep.run")  # the name npusim.sweep is the function's
     monkeypatch.setattr(
-        "npusim.sweep.run.run_points", lambda points, **kw: ran.extend(points) or run_points(points, **kw)
+        module, "run_points", lambda points, **kw: ran.extend(points) or run_points(points, **kw)
     )
     found = one_process(SPACE, output="out", resume=True)
     assert (found.rows, found.resumed, len(ran)) == (whole.rows, 9, 15)
@@ -235,7 +237,7 @@ def test_a_folder_that_cannot_be_used(folder):
         return str(caught.value)
 
     assert error_of(SPACE) == "out: holds rows of a sweep; add --resume, or name a new folder"
-    assert error_of(SPACE | {"axes": {"program.n": [512]}}, resume=True) == (
+    assert error_of(SPACE | {"axes": {"program.n": [256]}}, resume=True) == (
         "out: holds rows of another space, with a column chip.hbm.read_latency_ns; name a new folder"
     )
     assert error_of(SPACE | {"seed": 1}, resume=True) == (
@@ -249,7 +251,7 @@ def test_a_folder_that_cannot_be_used(folder):
 
 @pytest.mark.skipif(sys.platform == "win32", reason="needs POSIX signals")
 def test_a_kill_loses_no_finished_row(folder):
-    axes = {"program.part": [64, 128], "chip.clock_mhz": {"grid": [500, 1499], "steps": 1000}}
+    axes = {"program.part": [64, 128], "chip.clock_mhz": {"grid": [500, 799], "steps": 300}}
     (folder / "s.yaml").write_text(
         json.dumps({"schema": "npusim.sweep/1", "program": "few.py:copy", "chips": ["toy"], "axes": axes}),
         encoding="utf-8",
@@ -267,7 +269,7 @@ def test_a_kill_loses_no_finished_row(folder):
         child.wait()
     kept = rows.read_bytes()
     whole = kept[: kept.rfind(b"\n") + 1].splitlines()
-    assert 0 < len(whole) < 2000
+    assert 0 < len(whole) < 600
     assert all(json.loads(line)["status"] == "ok" for line in whole)
 
 
@@ -284,9 +286,9 @@ def test_axes_without_effect_are_told(folder):
 
 
 def test_an_effect_on_derived_figures_alone_is_none(folder):
-    # the rate of main memory changes a bound and a utilisation, and nothing of a run that hits L2 throughout
-    axes = {"chip.hbm.nominal_gb_per_s": [500, 1000]}
-    found = one_process({"program": "few.py:copy", "chips": ["toy"], "axes": axes, "l2": "warm"})
+    # a rate of main memory beyond what a core takes changes a utilisation, and nothing of the run
+    axes = {"chip.hbm.nominal_gb_per_s": [10_000, 20_000]}
+    found = one_process({"program": "few.py:copy", "chips": ["toy"], "axes": axes})
     assert (
         len({row["gm.utilization"] for row in found.rows}) == len({row["run_id"] for row in found.rows}) == 2
     )
