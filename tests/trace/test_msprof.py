@@ -47,7 +47,13 @@ def test_tables_add_up_to_the_report(tmp_path, report):
         name = core_folder(core)
         folder = tmp_path / "simulator" / name
         table = rows(folder / f"{name}_instr_exe.csv")
-        for pipe, lane in (("S", "SCALAR"), ("V", "VECTOR"), ("M", "CUBE"), ("FIX", "FIXP"), ("MTE2", "MTE2")):
+        for pipe, lane in (
+            ("S", "SCALAR"),
+            ("V", "VECTOR"),
+            ("M", "CUBE"),
+            ("FIX", "FIXP"),
+            ("MTE2", "MTE2"),
+        ):
             part = report.pipes.get(f"{core}.{pipe}")
             if part is not None:
                 waits = part.flag + part.cross_core + part.barrier + part.link

@@ -1,0 +1,178 @@
+"""Looking at kept runs: `run --trace`, `trace`, `plot`, `export`, `compare`, and what they refuse."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+Npusim = Callable[..., Any]
+RUN = ("run", "tiny.py:copy", "-c", "toy")
+
+
+@pytest.fixture
+def kept(npusim: Npusim, folder: Path) -> Path:
+    """A run with its spans in the folder `a`."""
+    assert npusim(*RUN, "--spans", "-o", "a").code == 0
+    return folder / "a"
+
+
+def test_a_trace_is_the_same_at_once_and_later(npusim, kept):
+    done = npusim(*RUN, "--trace", "now.json")
+    assert (done.code, done.err) == (0, "")
+    assert done.out.endswith("next        open now.json in ui.perfetto.dev\n")
+    done = npusim("trace", "a")
+    assert (done.code, done.out, done.err) == (0, "a/trace.json: open it in ui.perfetto.dev\n", "")
+    assert (kept / "trace.json").read_bytes() == Path("now.json").read_bytes()
+    data = json.loads(Path("now.json").read_text())
+    assert data["otherData"]["run_id"] == json.loads((kept / "report.json").read_text())["run_id"]
+    assert npusim(*RUN, "--spans", "-o", "a").code == 0, "a trace in a folder of npusim does not bar it"
+
+
+def test_spans_do_not_change_the_report(npusim, kept):
+    assert npusim(*RUN, "-o", "b").code == 0
+    assert (kept / "report.json").read_bytes() == Path("b/report.json").read_bytes()
+
+
+def test_perfetto_by_option_and_by_ending(npusim, kept):
+    pytest.importorskip("perfetto")
+    assert npusim("trace", "a", "--format", "perfetto").out == "a/trace.pftrace: open it in ui.perfetto.dev\n"
+    assert npusim("trace", "a", "-o", "t.pftrace").code == 0
+    assert npusim(*RUN, "--trace", "u.pftrace").code == 0
+    data = (kept / "trace.pftrace").read_bytes()
+    assert data == Path("t.pftrace").read_bytes() == Path("u.pftrace").read_bytes()
+
+
+def test_perfetto_without_its_package(npusim, kept, monkeypatch):
+    monkeypatch.setitem(__import__("sys").modules, "perfetto.trace_builder.proto_builder", None)
+    done = npusim(*RUN, "--trace", "u.pftrace")
+    assert (done.code, done.out) == (2, "")
+    assert done.err == (
+        "error: the format perfetto needs the package perfetto; pip install 'npusim[perfetto]', "
+        "or choose chrome\n"
+    )
+
+
+@pytest.mark.parametrize("kind", ["roofline", "pipes", "gantt", "bandwidth"])
+def test_every_plot_is_a_picture(npusim, kept, kind):
+    done = npusim("plot", kind, "a", "--width", "column")
+    assert (done.code, done.err) == (0, "")
+    assert done.out.startswith(f"{kind}.png")
+    assert Path(f"{kind}.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_options_of_plots(npusim, kept):
+    assert npusim("plot", "roofline", "a", "a", "--classic", "-o", "r.svg").code == 0
+    text = Path("r.svg").read_text()
+    assert "operations per byte of main memory" in text
+    assert (
+        npusim("plot", "gantt", "a", "--core", "core0.vec0", "--from", "10", "--to", "60", "-o", "g.svg").code
+        == 0
+    )
+    assert "core0.vec0.MTE2" in Path("g.svg").read_text()
+    assert npusim("plot", "pipes", "a", "--core", "core0.vec0", "-o", "p.svg").code == 0
+
+
+def test_export(npusim, kept):
+    done = npusim("export", "msprof", "a")
+    assert (done.code, done.err) == (0, "")
+    assert (kept / "msprof" / "simulator" / "core0.veccore0" / "trace.json").is_file()
+    assert npusim("export", "msprof", "a", "-o", "b").code == 0
+    assert Path("b/PipeUtilization.csv").is_file()
+
+
+# ---- compare -----------------------------------------------------------------------------------------------
+
+
+def test_compare_says_what_changed(npusim, kept):
+    assert npusim(*RUN, "-p", "n=512", "--set", "l2.read_latency_ns=500", "-o", "b").code == 0
+    done = npusim("compare", "a", "b", "--json")
+    assert (done.code, done.err) == (0, "")
+    found = json.loads(done.out)
+    a, b = (json.loads(Path(f, "report.json").read_text()) for f in "ab")
+    assert [c["name"] for c in found["chip"]] == ["l2.read_latency_ns"]
+    assert found["chip"][0]["after"] == 500.0
+    assert found["program"] == [{"name": "n", "before": 256, "after": 512}]
+    assert found["totals"][0] == {"name": "cycles", "before": a["total_cycles"], "after": b["total_cycles"]}
+    assert found["instructions"] == {"before": 4, "after": 4, "both": 4}
+    for pipe, causes in found["pipes"].items():
+        for side, report in (("before", a), ("after", b)):
+            assert sum(c[side] for c in causes.values()) == pytest.approx(report["total_cycles"]), pipe
+    text = npusim("compare", "a", "b").out
+    assert "program     n 256 -> 512\n" in text
+    assert "stream      4 instructions gone, 4 new, 4 as before\n" in text
+
+
+def test_compare_with_itself_changes_nothing(npusim, kept):
+    text = npusim("compare", "a", "a", "--fail-over", "0")
+    assert text.code == 0
+    assert "chip        the same\nprogram     the same\nstream      the same 8 instructions\n" in text.out
+    assert "change" not in text.out
+
+
+def test_compare_fails_over_a_limit(npusim, kept):
+    assert npusim(*RUN, "--set", "l2.write_latency_ns=5000", "-o", "b").code == 0
+    growth = json.loads(npusim("compare", "a", "b", "--json").out)["growth_percent"]
+    assert growth > 1
+    done = npusim("compare", "a", "b", "--fail-over", "1")
+    assert (done.code, done.err) == (
+        1,
+        f"error: compare: b takes {growth:,.2f} % more cycles than a, over the allowed 1 %\n",
+    )
+    assert npusim("compare", "b", "a", "--fail-over", "1").code == 0
+    assert npusim("compare", "a", "b", "--fail-over", "1e9").code == 0
+
+
+# ---- what is refused ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("argv", "message"),
+    [
+        ((*RUN, "--spans"), "--spans keeps something in the folder of -o DIR; add it, or leave --spans out"),
+        ((*RUN, "--trace", "no/t.json"), "no/t.json: there is no folder no; make it first"),
+        (("trace", "none"), "none: no such folder; make one with: npusim run PROGRAM --spans -o none"),
+        (
+            ("compare", "none", "none"),
+            "none: no such folder; make one with: npusim run PROGRAM --spans -o none",
+        ),
+        (("trace", "."), ".: is no folder of a run; npusim run PROGRAM -o DIR makes one"),
+        (
+            ("trace", "b"),
+            "b: the run kept no spans; run it again: npusim run tiny.py:copy -c toy -o b --spans",
+        ),
+        (
+            ("plot", "gantt", "b"),
+            "b: the run kept no spans; run it again: npusim run tiny.py:copy -c toy -o b --spans",
+        ),
+        (("plot", "pipes", "b", "-o", "p.txt"), "p.txt: end the name of a plot in .png, .svg or .pdf"),
+        (
+            ("plot", "roofline", "b", "b"),
+            "the roofs of components are those of one run, not of 2; use --classic",
+        ),
+        (
+            ("plot", "roofline", "b", "--classic", "--scalar"),
+            "--scalar belongs to the view of components; leave it or --classic out",
+        ),
+        (("plot", "gant", "b"), "npusim plot: no command 'gant'; did you mean gantt?"),
+    ],
+)
+def test_what_cannot_be_looked_at(npusim, folder, argv, message):
+    assert npusim(*RUN, "-o", "b").code == 0
+    done = npusim(*argv)
+    assert (done.code, done.out, done.err) == (2, "", f"error: {message}\n")
+
+
+@pytest.mark.parametrize("name", ["spans.npz", "components.json", "report.json", "manifest.json"])
+def test_a_broken_file_of_a_run(npusim, kept, name):
+    (kept / name).write_text("{}")
+    argv = ("trace", "a") if name != "components.json" else ("plot", "roofline", "a")
+    done = npusim(*argv)
+    expected = {
+        "spans.npz": "a/spans.npz: holds no spans of npusim; run the program again",
+        "components.json": "a/components.json: holds no components of npusim; run the program again",
+    }.get(name, "a: is no folder of a run; npusim run PROGRAM -o DIR makes one")
+    assert (done.code, done.out, done.err) == (2, "", f"error: {expected}\n")
