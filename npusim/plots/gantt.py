@@ -10,7 +10,7 @@ import numpy as np
 from npusim.errors import ConfigError, did_you_mean
 from npusim.isa.instruction import Array
 from npusim.machine.timing.account import Cause
-from npusim.plots.style import CAUSES
+from npusim.plots.style import BELOW, CAUSES
 from npusim.report.timeline import Timeline
 
 if TYPE_CHECKING:
@@ -107,5 +107,12 @@ def gantt(
     ax.set_title(f"{timeline.program} on {timeline.chip}", loc="left")
     words = {c: f"waits: {c.replace('_', ' ')}" for c in CAUSES if c in seen}
     patches = [Patch(color=CAUSES[c][0], label=label) for c, label in ({"work": "works"} | words).items()]
-    ax.legend(handles=patches, loc="upper center", bbox_to_anchor=(0.5, -0.14), ncols=3, handleheight=0.6)
+    ax.legend(
+        handles=patches,
+        loc="upper center",
+        bbox_to_anchor=(0.5, 0),
+        borderaxespad=BELOW,
+        ncols=3,
+        handleheight=0.6,
+    )
     return ax

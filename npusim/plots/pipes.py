@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from npusim.errors import ConfigError, did_you_mean
-from npusim.plots.style import CAUSES
+from npusim.plots.style import BELOW, CAUSES
 from npusim.report.model import Report
 
 if TYPE_CHECKING:
@@ -78,5 +78,5 @@ def pipes(report: Report, ax: Axes, *, cores: Sequence[str] = ()) -> Axes:
     ax.set(xlim=(0, 100), xlabel=f"percent of {report.total_cycles:,} cycles")
     ax.tick_params(axis="y", length=0)
     ax.set_title(f"{report.program} on {report.chip}", loc="left")
-    ax.legend(loc="upper center", bbox_to_anchor=(0.5, -0.16), ncols=4)
+    ax.legend(loc="upper center", bbox_to_anchor=(0.5, 0), borderaxespad=BELOW, ncols=4)
     return ax

@@ -6,10 +6,8 @@ import textwrap
 from math import log10
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from npusim.plots.roofs import MEMORY, Point, Roofline
-from npusim.plots.style import BLACK, BLUE, GREEN, GREY, ORANGE, PURPLE, SKY, VERMILION
+from npusim.plots.style import BELOW, BLACK, BLUE, GREEN, GREY, ORANGE, PURPLE, SKY, VERMILION
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -31,7 +29,6 @@ def roofline(line: Roofline, ax: Axes) -> Axes:
     flat = [r for r in line.roofs if r.kind == "compute"]
     left, right, bottom, top = _limits(line, finite)
     highest = max((r.rate for r in flat), default=top)
-    x = np.geomspace(left, right, 200)
     for roof in line.roofs:
         binds = roof.name == line.binding
         style: dict[str, Any] = {
@@ -44,9 +41,8 @@ def roofline(line: Roofline, ax: Axes) -> Axes:
         if roof.kind == "compute":
             ax.plot([left, right], [roof.rate, roof.rate], **style)
         else:
-            y = roof.rate * x
-            below = y <= highest * 1.0001
-            ax.plot(x[below], y[below], **style)
+            ridge = max(left, highest / roof.rate)
+            ax.plot([left, ridge], [roof.rate * left, roof.rate * ridge], **style)
     for point, size in zip(finite, _sizes(finite), strict=True):
         ax.plot(
             point.intensity,
@@ -78,7 +74,7 @@ def roofline(line: Roofline, ax: Axes) -> Axes:
             markeredgecolor=_COMPUTE[unit],
             label=f"{unit.lower()}{'' if only_memory else ', in the colour of its path; empty: main memory'}",
         )
-    ax.legend(loc="upper center", bbox_to_anchor=(0.5, -0.16), ncols=2, handlelength=2.6)
+    ax.legend(loc="upper center", bbox_to_anchor=(0.5, 0), borderaxespad=BELOW, ncols=2, handlelength=2.6)
     return ax
 
 
@@ -104,7 +100,7 @@ def _limits(line: Roofline, points: list[Point]) -> tuple[float, float, float, f
     xs = [*(p.intensity for p in points), *ridges]
     bottom = min([*rates, *flat], default=0.1)
     left, right = min(xs, default=0.1) / 4, max(xs, default=10.0) * 4
-    return left, right, bottom / 5, top * 3
+    return left, right, min(bottom / 5, top / 100), top * 3
 
 
 def _name_points(points: list[Point], ax: Axes) -> None:

@@ -31,10 +31,13 @@ CAUSES: dict[str, tuple[str, str]] = {
 }
 """Colour and hatching of work and of every cause of waiting, in the order of the report."""
 
+BELOW = 4.2
+"""Font sizes between axes and a legend below them: room for ticks and the label."""
+
 WIDTHS = {"column": 3.4, "page": 7.0}
 """Inches of a column and of a page of a paper."""
 
-_SETTINGS: Any = {
+PAPER: Any = {
     "font.size": 8,
     "axes.titlesize": 8,
     "axes.labelsize": 8,
@@ -49,6 +52,7 @@ _SETTINGS: Any = {
     "svg.fonttype": "none",
     "pdf.fonttype": 42,
 }
+"""Settings of matplotlib for figures in papers, for `matplotlib.rc_context`."""
 
 
 def save_figure(
@@ -61,7 +65,7 @@ def save_figure(
     import matplotlib as mpl
     from matplotlib.figure import Figure
 
-    with mpl.rc_context(_SETTINGS):
+    with mpl.rc_context(PAPER):
         figure = Figure(figsize=(width, height), layout="constrained")
         draw(figure)
         try:

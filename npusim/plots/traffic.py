@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from npusim.plots.style import BLACK, BLUE, GREEN, ORANGE, VERMILION
+from npusim.plots.style import BELOW, BLACK, BLUE, GREEN, ORANGE, VERMILION
 from npusim.report.rates import Rates, rates
 from npusim.report.timeline import Timeline
 
@@ -34,7 +34,7 @@ def bandwidth(timeline: Timeline, ax: Axes, *, bins: int = 200) -> Axes:
     ax.set(xlim=(edges[0], edges[-1]), xlabel="time, µs", ylabel="GB/s")
     ax.set_ylim(bottom=0)
     ax.set_title(f"{timeline.program} on {timeline.chip}", loc="left")
-    ax.legend(loc="upper center", bbox_to_anchor=(0.5, -0.22), ncols=3)
+    ax.legend(loc="upper center", bbox_to_anchor=(0.5, 0), borderaxespad=BELOW, ncols=3)
     return ax
 
 
