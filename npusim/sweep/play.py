@@ -66,8 +66,9 @@ class Player:
         )
 
     def _found(self, point: Point) -> Played | None:
+        streams = point.stream_key
         for key, played in self._kept.items():
-            if key[0] == point.stream_key and played.notes.match(point.chip):
+            if key[0] == streams and played.notes.match(point.chip):
                 self._kept.move_to_end(key)
                 return played
         return None

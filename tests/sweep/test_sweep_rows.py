@@ -251,7 +251,7 @@ def test_a_folder_that_cannot_be_used(folder):
 
 @pytest.mark.skipif(sys.platform == "win32", reason="needs POSIX signals")
 def test_a_kill_loses_no_finished_row(folder):
-    axes = {"program.part": [64, 128], "chip.clock_mhz": {"grid": [500, 799], "steps": 300}}
+    axes = {"program.part": [64, 128], "run.seed": list(range(1000))}
     (folder / "s.yaml").write_text(
         json.dumps({"schema": "npusim.sweep/1", "program": "few.py:copy", "chips": ["toy"], "axes": axes}),
         encoding="utf-8",
@@ -269,7 +269,7 @@ def test_a_kill_loses_no_finished_row(folder):
         child.wait()
     kept = rows.read_bytes()
     whole = kept[: kept.rfind(b"\n") + 1].splitlines()
-    assert 0 < len(whole) < 600
+    assert 0 < len(whole) < 2000
     assert all(json.loads(line)["status"] == "ok" for line in whole)
 
 
