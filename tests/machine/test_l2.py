@@ -184,7 +184,7 @@ def test_the_write_back_buffer_holds_what_has_not_left(sizes, pause, expected):
 
 
 def test_a_load_goes_before_what_it_evicts():
-    """Dirty lines leave when no load wants main memory; what the buffer cannot hold shares it with the load."""
+    """Dirty lines leave when no load wants main memory; what the buffer cannot hold shares it."""
     before = TOY.scalar.issue_cycles + TOY.ports.gm_to_ub.issue_cycles
     for buffer, cycles in ((0, 1280), (20, 960), (64, 640)):
         chip = changed(TOY, {"l2.writeback_buffer_kib": buffer, "hbm.nominal_gb_per_s": 64.0})
