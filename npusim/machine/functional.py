@@ -14,6 +14,7 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+from threadpoolctl import threadpool_limits
 
 from npusim.check.cores import check_meeting, check_peers, no_pipe
 from npusim.check.deadlock import Blocked, deadlock_error
@@ -115,7 +116,8 @@ class FunctionalMachine:
             cores = self._cores
             self._watch.begin([c.id for c in cores], lambda core, number: cores[core].resolved.site(number))
         self._ready = deque(self._cores)
-        with np.errstate(all="ignore"):
+        # the products of a tile are too small for threads, which would only spin
+        with np.errstate(all="ignore"), threadpool_limits(1, "blas"):
             while self._ready:
                 self._advance(self._ready.popleft())
         if not all(c.done and not any(c.queues.values()) for c in self._cores):

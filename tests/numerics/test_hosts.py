@@ -8,6 +8,9 @@ import subprocess
 import sys
 
 import pytest
+from threadpoolctl import threadpool_info, threadpool_limits
+
+from npusim import Pipe, isa, program, simulate
 
 PROGRAM = '''
 import hashlib
@@ -119,3 +122,23 @@ def test_simd_dispatch_does_not_show(here):
     """Without any SIMD code that this NumPy would pick at run time on this machine."""
     features = " ".join(run(PROBE))
     assert run(PROGRAM, NPY_DISABLE_CPU_FEATURES=features) == here
+
+
+def test_the_machine_multiplies_on_one_thread():
+    """Products of tiles are so small that more threads only spin."""
+    seen = []
+
+    @program
+    def looks(k):
+        def stream(c):
+            seen.extend(pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas")
+            yield isa.PipeBarrier(on=Pipe.V)
+
+        k.launch("looks", vector=stream)
+
+    with threadpool_limits(2, "blas"):
+        simulate(looks, "toy")
+        after = {pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas"}
+    assert seen
+    assert set(seen) == {1}
+    assert after == {2}
