@@ -23,7 +23,12 @@ class Section(BaseModel):
     """Base of every part of a chip: unknown keys, wrong types and infinities are errors, values are fixed."""
 
     model_config = ConfigDict(
-        extra="forbid", frozen=True, strict=True, allow_inf_nan=False, use_attribute_docstrings=True
+        extra="forbid",
+        frozen=True,
+        strict=True,
+        allow_inf_nan=False,
+        use_attribute_docstrings=True,
+        defer_build=True,  # schemas are built at first use, to keep the import short
     )
 
 

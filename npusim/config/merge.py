@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from numbers import Integral, Real
 from typing import Any
 
@@ -14,15 +15,19 @@ from npusim.config.document import Document, KeyPath, dotted, parse_value
 from npusim.config.explain import explain, field_paths, unknown
 from npusim.errors import ConfigError, did_you_mean
 
-OVERRIDE = Source.model_validate({"from": "override", "confidence": "L"})
+OVERRIDE = Source.model_construct(source="override", confidence="L")
 """Source of an overridden number: an assumption of the user, so never better than L."""
 
 PLACE = "override"
 """Place of an overridden value in errors."""
 
-_SOURCES = TypeAdapter(dict[str, Source])
 _FIXED = ("schema", "extends", "sources")
 """What an override may not touch."""
+
+
+@cache
+def _sources_adapter() -> TypeAdapter[dict[str, Source]]:
+    return TypeAdapter(dict[str, Source])
 
 
 def merge(below: Document, above: Document) -> Document:
@@ -77,7 +82,7 @@ def file_sources(document: Document) -> FileSources:
     """Find the source of every number of one file in the `sources` of that file."""
     given = document.data.get("sources", {})
     try:
-        entries = _SOURCES.validate_python(given)
+        entries = _sources_adapter().validate_python(given)
     except ValidationError as error:
         return FileSources(errors=[line for _, line in explain(error, document.place, ("sources",))])
     own = {dotted(path): document.place(path) for path, _ in numbers(document.data)}

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from enum import Enum
+from functools import cached_property
+from typing import Any
 
-import ml_dtypes
 import numpy as np
 
 from npusim.errors import ConfigError, did_you_mean
@@ -17,7 +18,7 @@ class DType(Enum):
     """
 
     F16 = ("f16", 0, 16, np.float16)
-    BF16 = ("bf16", 1, 16, ml_dtypes.bfloat16)
+    BF16 = ("bf16", 1, 16, None)
     F32 = ("f32", 2, 32, np.float32)
     S4 = ("s4", 3, 4, np.int8)
     S8 = ("s8", 4, 8, np.int8)
@@ -29,13 +30,24 @@ class DType(Enum):
     S64 = ("s64", 10, 64, np.int64)
     U64 = ("u64", 11, 64, np.uint64)
 
-    def __init__(self, short: str, code: int, bits: int, numpy_type: type) -> None:
+    def __init__(self, short: str, code: int, bits: int, numpy_type: type | None) -> None:
         self.short = short
         self.code = code
         self.bits = bits
-        self.np: np.dtype = np.dtype(numpy_type)
+        self._numpy_type = numpy_type
         self.is_float = short in ("f16", "bf16", "f32")
         self.is_signed = short[0] in ("s", "f", "b")
+
+    @cached_property
+    def np(self) -> np.dtype[Any]:
+        """The NumPy type of one element."""
+        if self._numpy_type is not None:
+            return np.dtype(self._numpy_type)
+        # here, as registering its types with NumPy takes longer than all other imports together
+        import ml_dtypes
+
+        bfloat16: type = ml_dtypes.bfloat16
+        return np.dtype(bfloat16)
 
     @property
     def size(self) -> int:
@@ -56,8 +68,15 @@ class DType(Enum):
 
 BY_NAME = {d.short: d for d in DType}
 BY_CODE = {d.code: d for d in DType}
-BY_NUMPY = {d.np: d for d in DType if d is not DType.S4}
-"""NumPy type to element type; `int8` is `S8`."""
+_BY_NUMPY: dict[np.dtype[Any], DType] = {d.np: d for d in DType if d not in (DType.S4, DType.BF16)}
+
+
+def of_numpy(dtype: np.dtype[Any]) -> DType | None:
+    """Return the element type of a NumPy type, `S8` for int8; `None` where there is none."""
+    found = _BY_NUMPY.get(dtype)
+    if found is None and dtype.name == "bfloat16":
+        found = _BY_NUMPY[dtype] = DType.BF16
+    return found
 
 
 def element_type(name: DType | str) -> DType:
@@ -69,7 +88,7 @@ def element_type(name: DType | str) -> DType:
         return name
     if name in BY_NAME:
         return BY_NAME[name]
-    by_numpy = {d.name: t for d, t in BY_NUMPY.items()}
+    by_numpy = {d.name: t for d, t in _BY_NUMPY.items()} | {"bfloat16": DType.BF16}
     if name in by_numpy:
         return by_numpy[name]
     known = [*BY_NAME, *by_numpy]

@@ -9,7 +9,7 @@ from typing import Annotated, Any, ClassVar
 import numpy as np
 
 from npusim.config.chip import Chip
-from npusim.isa.dtype import BY_NUMPY, F32, S32, DType
+from npusim.isa.dtype import F32, S4, S32, DType
 from npusim.isa.instruction import CoreView, Instruction, Kind, Role, Work, instruction
 from npusim.isa.operand import REGISTERS, Access, Imm, Operand, Pipe, Scalar, Space, from_bits
 from npusim.isa.state import State
@@ -184,7 +184,7 @@ class ScalarAlu(ScalarInstruction):
     def check(self, chip: Chip, state: State) -> None:
         """Check registers and that bit operations are on integers."""
         super(ScalarAlu, self).check(chip, state)
-        if self.dtype not in BY_NUMPY.values():
+        if self.dtype is S4:
             raise self.error(f"registers hold no single {self.dtype.short}; use s8")
         if self.op in _INTEGER_ONLY and self.dtype.is_float:
             raise self.error(f"{self.op.name} needs an integer type, not {self.dtype.short}")

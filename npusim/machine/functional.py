@@ -35,6 +35,9 @@ from npusim.program.stream import Reader, open_stream
 Progress = Callable[[int], None]
 """Called now and then with the number of instructions done."""
 
+Probe = Callable[[Launch, "Core", int, Instruction, State], Any]
+"""Called to execute an instruction of a core, by its position, in the state it meets; returns its value."""
+
 _REPORT_EVERY = 1 << 14
 
 
@@ -78,12 +81,14 @@ class FunctionalMachine:
         *,
         watch: Watch | None,
         progress: Progress | None = None,
+        probe: Probe | None = None,
     ) -> None:
         self._chip = chip
         self._profile = profile
         self._segments = segments
         self._watch = watch
         self._progress = progress
+        self._probe = probe
         self._states: dict[State, State] = {RESET: RESET}
         self._cores: list[Core] = []
         self._by_id: dict[CoreId, Core] = {}
@@ -144,7 +149,7 @@ class FunctionalMachine:
         if core.done:
             return
         fetch, resolved, watch = core.reader.fetch, core.resolved, self._watch
-        reader, queues, memory = core.reader, core.queues, core.memory
+        reader, queues, memory, probe = core.reader, core.queues, core.memory, self._probe
         number = core.fetched
         while True:
             value, core.value = core.value, None
@@ -166,7 +171,10 @@ class FunctionalMachine:
                 try:
                     if watch is not None:
                         watch.work(core.index, number, op, state, issued)
-                    core.value = op.execute(memory, state)
+                    if probe is None:
+                        core.value = op.execute(memory, state)
+                    else:
+                        core.value = probe(self._launch, core, number, op, state)
                 except OperandError as error:
                     raise self._placed(error, resolved.site(number)) from error
             elif not self._issue(core, (number, op, state, issued)):
@@ -271,7 +279,11 @@ class FunctionalMachine:
             else:
                 if watch is not None:
                     watch.work(core.index, number, op, state, issued)
-                value = op.execute(core.memory, state)
+                probe = self._probe
+                if probe is None:
+                    value = op.execute(core.memory, state)
+                else:
+                    value = probe(self._launch, core, number, op, state)
                 if value is not None:
                     core.value = value
         except OperandError as error:

@@ -7,18 +7,17 @@ import os
 import warnings
 from typing import Any, BinaryIO
 
-import ml_dtypes
 import numpy as np
 from numpy.lib import format as npy
 
 from npusim.errors import ConfigError
-from npusim.isa.dtype import BY_NUMPY
+from npusim.isa.dtype import BF16, of_numpy
 from npusim.isa.instruction import Array
 from npusim.units import grouped
 
 _MAGIC = b"\x93NUMPY"
+_TWO_BYTES = np.dtype("V2")
 _READERS = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}
-_BF16: np.dtype[Any] = np.dtype(ml_dtypes.bfloat16)
 
 
 def load_array(path: str | os.PathLike[str]) -> Array:
@@ -65,8 +64,8 @@ def _read(file: BinaryIO, size: int) -> Array:
             f"{kind.name} of shape {shape}"
         )
     array = np.fromfile(file, dtype, count).reshape(shape, order="F" if by_columns else "C")
-    if kind is _BF16:
-        return np.ascontiguousarray(array).view(_BF16)
+    if dtype == _TWO_BYTES:
+        return np.ascontiguousarray(array).view(kind)
     return np.ascontiguousarray(array, kind)
 
 
@@ -96,9 +95,9 @@ def _element_type(dtype: np.dtype[Any]) -> np.dtype[Any]:
         raise ConfigError("holds Python objects; save numbers")
     if dtype.names is not None or dtype.subdtype is not None:
         raise ConfigError("has elements with named fields; save plain numbers")
-    if dtype == np.dtype("V2"):
-        return _BF16
+    if dtype == _TWO_BYTES:
+        return BF16.np
     native: np.dtype[Any] = dtype.newbyteorder("=")
-    if native not in BY_NUMPY:
+    if of_numpy(native) is None:
         raise ConfigError(f"has elements of type {native.name}, which no pipe knows; save another type")
     return native

@@ -16,7 +16,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError, create_model
 
 from npusim.config.chip import Chip
 from npusim.errors import ConfigError, did_you_mean
-from npusim.isa.dtype import BY_NUMPY, DType, element_type
+from npusim.isa.dtype import DType, element_type, of_numpy
 from npusim.isa.instruction import Array
 from npusim.isa.operand import Operand, Space, Tile
 from npusim.program.core import (
@@ -116,7 +116,9 @@ class Builder:
 
     def constant(self, name: str, value: Array, dtype: DType | str | None = None) -> Tile:
         """Declare an array that the host puts into global memory before the program starts."""
-        kind = BY_NUMPY[value.dtype] if dtype is None else dtype
+        kind = of_numpy(value.dtype) if dtype is None else dtype
+        if kind is None:
+            raise ConfigError(f"constant {name}: elements of type {value.dtype}, which no pipe knows")
         return self._segment(name, value.shape, kind, "constant", lambda _: value)
 
     def workspace(self, name: str, shape: tuple[int, ...], dtype: DType | str) -> Tile:

@@ -20,8 +20,9 @@ from npusim.program.core import Launch
 from npusim.program.program import Program, given_inputs, make_inputs
 from npusim.program.stream import ValueNeededError
 from npusim.report.model import Part, Values
-from npusim.report.simulate import FunctionalRun, Observer, Progress
+from npusim.report.simulate import Observer
 from npusim.report.values import compare
+from npusim.report.values_run import FunctionalRun, Progress
 
 
 class CheckedLaunch(Part):

@@ -17,7 +17,12 @@ MODEL_REVISION = 2
 class Part(BaseModel):
     """Base of the parts of a report."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+    model_config = ConfigDict(
+        extra="forbid",
+        frozen=True,
+        use_attribute_docstrings=True,
+        defer_build=True,  # schemas are built at first use, to keep the import short
+    )
 
 
 class Values(Part):
@@ -34,6 +39,50 @@ class Values(Part):
     """Elements outside their tolerance."""
     tolerance: float | None
     """Largest tolerance that an element was given."""
+
+
+class NotFinite(Part):
+    """NaN and infinities of an array."""
+
+    nan: int
+    infinite: int
+
+
+class FirstNotFinite(Part):
+    """The first instruction that made NaN or an infinity of finite operands, in the order of the functional
+    machine.
+    """
+
+    launch: str
+    launch_number: int
+    """From 0."""
+    core: str
+    pipe: str
+    instruction: str
+    number: int
+    """Position in the stream of its core, from 0."""
+    line: str
+    """File and line of the program, or the position again where a stream has no file."""
+    space: str
+    """Memory that it wrote to."""
+    nan: int
+    """NaN among what it wrote."""
+    infinite: int
+    cycle: int | None
+    """When it starts, in cycles from the first instruction of the run on, as in a trace; null where nothing is
+    timed.
+    """
+
+
+class NotFinitePart(Part):
+    """NaN and infinities in outputs, and where they came from."""
+
+    outputs: dict[str, NotFinite]
+    """Outputs that hold any."""
+    inputs: dict[str, NotFinite]
+    """Inputs and constants that held any before the first launch; then no instruction is looked for."""
+    first: FirstNotFinite | None
+    """Null where inputs held some, or where no instruction made one of finite operands."""
 
 
 class LaunchPart(Part):
@@ -134,6 +183,8 @@ class Report(Part):
     l2: str
     """State of L2 at the start: cold, warm or dirty."""
     values: Values
+    not_finite: NotFinitePart | None = None
+    """Null where every output is finite, or nothing was computed."""
     total_cycles: int
     time_us: float
     """Device time: the cycles and the start of every launch."""

@@ -37,6 +37,7 @@ from npusim.report.model import (
     CubePart,
     GmPart,
     LaunchPart,
+    NotFinitePart,
     PipePart,
     Report,
     Values,
@@ -122,13 +123,14 @@ def run(
     streams = ((launch, play(launch)) for launch in program.launches)
     identity = _Identity(program, chip, profile, seed, l2, inputs)
     timings, bounds = _time(program, chip, streams, identity, spans=spans, say=say, observe=observe)
-    checked = NOT_CHECKED
+    checked, lost = NOT_CHECKED, None
     outputs: dict[str, Array] = {}
     if values is not None:
         outputs = values.outputs()
         say("comparing", 0)
         checked = compare(program, arrays, outputs)
-    report = _report(program, chip, timings, bounds, identity, checked)
+        lost = find_not_finite(program, chip, profile, arrays, outputs, l2=l2, say=say)
+    report = _report(program, chip, timings, bounds, identity, checked, lost)
     report._outputs.update(outputs)
     report._timings.extend(timings)
     report._chip = chip
@@ -303,7 +305,8 @@ def _report(
     timings: list[LaunchTiming],
     bounds: Bounds,
     identity: _Identity,
-    checked: Any,
+    checked: Values,
+    lost: NotFinitePart | None = None,
 ) -> Report:
     total = sum(t.cycles for t in timings)
     launches = [
@@ -324,6 +327,7 @@ def _report(
         numerics=identity.numerics,
         l2=identity.l2,
         values=checked,
+        not_finite=lost,
         total_cycles=total,
         time_us=round(time_us, 6),
         launch_overhead_us=round(overhead, 6),

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 
 from npusim.errors import ConfigError
@@ -106,6 +105,8 @@ def _in_range(value: Array, dtype: np.dtype) -> Array:
 
 def _limits(dtype: np.dtype) -> Any:
     """Return the limits of a float type, bfloat16 included, which NumPy's own function does not know."""
+    import ml_dtypes  # here, as it is slow to import
+
     return ml_dtypes.finfo(dtype)  # type: ignore[no-untyped-call]  # the package has no annotations
 
 

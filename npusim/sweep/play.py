@@ -15,8 +15,9 @@ from npusim.program.discover import find_program, program_frame
 from npusim.program.program import Program, make_inputs
 from npusim.program.stream import short_path
 from npusim.report.model import Report, Values
-from npusim.report.simulate import FunctionalRun, retime
+from npusim.report.simulate import retime
 from npusim.report.values import NOT_CHECKED, compare
+from npusim.report.values_run import FunctionalRun
 from npusim.sweep.plan import Point
 from npusim.sweep.rows import failed_row, report_row
 from npusim.sweep.watched import ReadNotes

@@ -27,7 +27,12 @@ Ends = Annotated[list[Number], Field(min_length=2, max_length=2)]
 
 class _Part(BaseModel):
     model_config = ConfigDict(
-        extra="forbid", frozen=True, strict=True, allow_inf_nan=False, use_attribute_docstrings=True
+        extra="forbid",
+        frozen=True,
+        strict=True,
+        allow_inf_nan=False,
+        use_attribute_docstrings=True,
+        defer_build=True,  # schemas are built at first use, to keep the import short
     )
 
 

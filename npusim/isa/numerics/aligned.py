@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from npusim.isa.numerics.accumulator import Bounds, after_write
-from npusim.isa.numerics.formats import BY_NUMPY, SINGLE, Array, round_real
+from npusim.isa.numerics.formats import SINGLE, Array, round_real
 from npusim.isa.numerics.profile import CubeNumerics, Rounding
 
 _NO_TERM = -2000  # exponent of a term that is zero: never the largest
@@ -24,7 +24,7 @@ def fused_aligned(
     other sum.
     """
     left, right = bounds.left, bounds.right
-    emin = BY_NUMPY[left.dtype].emin
+    emin = left.format.emin
     ea, eb = _exponents(left.narrow, emin), _exponents(right.narrow, emin)
     rows = max(1, _CHUNK // max(1, rule.k0 * right.rows))
     total = np.empty(acc.shape)

@@ -16,9 +16,8 @@ from npusim.isa.dtype import BF16, F16, F32, S4, S8, S16, S32, S64, U8, DType
 from npusim.isa.numerics.formats import (
     BFLOAT,
     FORMATS,
-    NAN_BF16,
-    NAN_F16,
     Array,
+    canonical_nan,
     narrow_to_f16,
     quiet,
     round_real,
@@ -159,7 +158,7 @@ def _float_to_float(x: Array, src: DType, dst: DType, rounding: Rounding, *, sat
         )
     rounded = round_real(x.astype(np.float64), FORMATS[dst], rounding, saturate=saturate)
     result = rounded.astype(np.float32).astype(dst.np)  # both exact now
-    result[np.isnan(rounded)] = NAN_F16 if dst is F16 else NAN_BF16
+    result[np.isnan(rounded)] = canonical_nan(dst)
     return result
 
 
@@ -171,7 +170,7 @@ def _narrow_to_bf16(wide: Array, *, saturate: bool) -> Array:
     if saturate:
         over = ~np.isfinite(result)
         result[over] = np.copysign(np.float32(BFLOAT.largest), wide[over]).astype(BF16.np)
-    result[nan] = BF16.np.type(0) if saturate else NAN_BF16
+    result[nan] = BF16.np.type(0) if saturate else canonical_nan(BF16)
     return result
 
 

@@ -14,10 +14,11 @@ import math
 
 import numpy as np
 
+from npusim.isa.dtype import F32
 from npusim.isa.numerics.accumulator import bound
 from npusim.isa.numerics.aligned import fused_aligned
 from npusim.isa.numerics.chains import sequential, tree
-from npusim.isa.numerics.formats import NAN_F32, SINGLE, Array, clamp_to_f32
+from npusim.isa.numerics.formats import SINGLE, Array, canonical_nan, clamp_to_f32
 from npusim.isa.numerics.fused import fused_exact
 from npusim.isa.numerics.operand import Prepared, prepare
 from npusim.isa.numerics.profile import CubeNumerics
@@ -113,7 +114,7 @@ def _accumulate(
     }[summation]
     result = add(rule, bounds, acc, per_write=per_write, saturate=saturate)
     if not (saturate or bounds.calm):
-        result[np.isnan(result)] = NAN_F32
+        result[np.isnan(result)] = canonical_nan(F32)
     return result
 
 
@@ -135,7 +136,7 @@ def _whole(left: Prepared, right: Prepared, acc: Array, *, saturate: bool) -> Ar
             left, right = left.normalised(), right.normalised()
             result = (left.flat.T @ right.flat + acc).astype(np.float32)
             clamp_to_f32(result)
-        result[np.isnan(result)] = NAN_F32
+        result[np.isnan(result)] = canonical_nan(F32)
     return result
 
 

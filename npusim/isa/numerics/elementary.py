@@ -16,7 +16,7 @@ import numpy as np
 
 from npusim.isa.dtype import F16, F32, DType
 from npusim.isa.numerics.flush import flushed
-from npusim.isa.numerics.formats import FORMATS, HALF, NAN_F16, NAN_F32, Array, Format, round_real
+from npusim.isa.numerics.formats import FORMATS, HALF, Array, Format, canonical_nan, round_real
 from npusim.isa.numerics.profile import VectorNumerics
 
 _PRECISE = Context(prec=60)
@@ -90,7 +90,7 @@ def _single(name: str, x: Array, daz: bool, ftz: bool, bits: int | None) -> Arra
         result = _to_bits(result, F32, bits)
     if ftz:
         result = flushed(result, F32)
-    result[np.isnan(result)] = NAN_F32
+    result[np.isnan(result)] = canonical_nan(F32)
     return result
 
 
@@ -107,7 +107,7 @@ def _half_table(name: str, daz: bool, ftz: bool, bits: int | None, saturate: boo
     if saturate:
         wide = np.nan_to_num(result.astype(np.float32), nan=0.0, posinf=HALF.largest, neginf=-HALF.largest)
         result = wide.astype(np.float16)
-    result[np.isnan(result)] = NAN_F16
+    result[np.isnan(result)] = canonical_nan(F16)
     return result
 
 

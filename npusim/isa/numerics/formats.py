@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 import numpy.typing as npt
 
-from npusim.isa.dtype import BF16, F16, F32, DType
+from npusim.isa.dtype import BF16, F16, F32, DType, of_numpy
 from npusim.isa.numerics.profile import Rounding
 
 Array = npt.NDArray[Any]
@@ -43,14 +43,23 @@ HALF = Format(11, -14, 15)
 BFLOAT = Format(8, -126, 127)
 SINGLE = Format(24, -126, 127)
 FORMATS: dict[DType, Format] = {F16: HALF, BF16: BFLOAT, F32: SINGLE}
-BY_NUMPY: dict[Any, Format] = {dtype.np: fmt for dtype, fmt in FORMATS.items()}
 
-NAN_F16 = np.uint16(0x7E00).view(np.float16)
-NAN_BF16 = np.uint16(0x7FC0).view(ml_dtypes.bfloat16)
-NAN_F32 = np.uint32(0x7FC00000).view(np.float32)
-CANONICAL_NAN: dict[DType, Any] = {F16: NAN_F16, BF16: NAN_BF16, F32: NAN_F32}
+_NAN_BITS: dict[DType, Any] = {F16: np.uint16(0x7E00), BF16: np.uint16(0x7FC0), F32: np.uint32(0x7FC00000)}
 """The one NaN each format's instructions write. Payloads are not modelled: the vendor documents none, and the
 host's own differ between x86 and Arm."""
+
+
+def format_of(dtype: np.dtype[Any]) -> Format | None:
+    """Return the format of a NumPy type; `None` for one that is no float of the machine."""
+    kind = of_numpy(dtype)
+    return None if kind is None else FORMATS.get(kind)
+
+
+@cache
+def canonical_nan(dtype: DType) -> Any:
+    """Return the NaN that instructions write, as a NumPy scalar."""
+    return _NAN_BITS[dtype].view(dtype.np)
+
 
 _NO_OVERFLOW = 4.2e9
 """A float32 sum of up to 2^18 squares below this has none of a number beyond 65504, in whatever order."""
@@ -123,7 +132,7 @@ def f32_round_frac(x: Array, frac: int, mode: Rounding = "rne") -> Array:
     special = magnitude >= np.uint32(0x7F800000)
     if special.any():
         rounded = np.where(special, u, rounded)
-        rounded = np.where(magnitude > np.uint32(0x7F800000), NAN_F32.view(np.uint32), rounded)
+        rounded = np.where(magnitude > np.uint32(0x7F800000), _NAN_BITS[F32], rounded)
     result: Array = rounded.view(np.float32)
     return result
 
@@ -139,7 +148,7 @@ def narrow_to_f16(wide: Array, *, saturate: bool) -> Array:
     if saturate:
         wide = np.clip(wide, -HALF.largest, HALF.largest)
     result = wide.astype(np.float16)
-    result[nan] = np.float16(0) if saturate else NAN_F16
+    result[nan] = np.float16(0) if saturate else canonical_nan(F16)
     return result
 
 
@@ -147,7 +156,7 @@ def quiet(x: Array) -> Array:
     """Make NaN in float32 `x` canonical, in place, and return `x`."""
     total = np.vdot(x, x)  # the cheapest way to see that there is none
     if total != total:
-        x[np.isnan(x)] = NAN_F32
+        x[np.isnan(x)] = canonical_nan(F32)
     return x
 
 

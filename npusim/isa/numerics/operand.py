@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from npusim.isa.numerics.formats import BY_NUMPY, MAX_F32, Array, f32_round_frac
+from npusim.isa.numerics.formats import MAX_F32, Array, f32_round_frac, format_of
 from npusim.isa.numerics.profile import CubeNumerics
 
 Side = Literal["left", "right"]
@@ -72,17 +72,19 @@ class Prepared:
                 raise TypeError(f"the integer rule takes int8 or uint8, not {x.dtype}")
             self.values = x.astype(np.float32)
             return
-        if x.dtype not in BY_NUMPY:
+        fmt = format_of(x.dtype)
+        if fmt is None:
             raise TypeError(f"the {rule.summation} rule takes float16, bfloat16 or float32, not {x.dtype}")
         if rule.input_frac is not None and x.dtype != np.float32:
             raise TypeError(f"a rule that rounds its operands takes float32, not {x.dtype}")
+        self.format = fmt
         # by way of float64, as NumPy converts float16 to that faster than to float32
         wide = (x.T if side == "left" else x).astype(np.float64, order="C")
         narrow = wide.astype(np.float32)
         if rule.input_frac is not None:
             narrow = f32_round_frac(narrow, rule.input_frac, rule.input_rounding)
         if rule.subnormals == "flush":
-            narrow[np.abs(narrow) < BY_NUMPY[x.dtype].smallest_normal] = 0
+            narrow[np.abs(narrow) < fmt.smallest_normal] = 0
         if rule.input_frac is not None or rule.subnormals == "flush":
             wide = narrow.astype(np.float64)
         self.narrow, self.values = self._in_blocks(narrow), self._in_blocks(wide)
@@ -138,9 +140,8 @@ class Prepared:
             none = [0.0] * len(norm2)
             return Certificate(norm2, none, norm2, none, math.inf, math.inf, finite=True)
         smallest = smallest_magnitude(narrow, axis=1)
-        fmt = BY_NUMPY[self.dtype]
-        fraction = self.rule.input_frac or fmt.precision - 1
-        units = units_of(smallest, fraction, fmt.emin)
+        fraction = self.rule.input_frac or self.format.precision - 1
+        units = units_of(smallest, fraction, self.format.emin)
         norm2_max = [x * _ROUNDED for x in np.maximum.reduce(norm2, axis=1).tolist()]
         ratio_max = np.maximum.reduce(norm2 / (units * units), axis=1).tolist()
         return Certificate(
@@ -155,7 +156,7 @@ class Prepared:
 
     def normalised(self) -> Prepared:
         """The operand with infinities made the largest number of its format, and NaN made 0."""
-        limit = BY_NUMPY[self.dtype].largest
+        limit = self.format.largest
         if self.rule.input_frac is not None:
             limit = f32_round_frac(np.array([MAX_F32]), self.rule.input_frac, "rz").item()
         other = object.__new__(Prepared)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from npusim.isa.dtype import F16, F32, DType
-from npusim.isa.numerics.formats import CANONICAL_NAN, Array, narrow_to_f16, quiet
+from npusim.isa.numerics.formats import Array, canonical_nan, narrow_to_f16, quiet
 from npusim.isa.numerics.profile import VectorNumerics
 
 
@@ -79,7 +79,7 @@ def _extreme(
     value = np.take_along_axis(x, lane[..., None], axis=-1)[..., 0]
     value = np.where(best[..., 0] == 0, dtype.np.type(-sign * np.inf), value)
     lane = np.where(best[..., 0] == 0, 0, lane)
-    value[np.isnan(value)] = CANONICAL_NAN[dtype]
+    value[np.isnan(value)] = canonical_nan(dtype)
     return value, lane
 
 
