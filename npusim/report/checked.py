@@ -19,7 +19,8 @@ from npusim.machine.resolve import Resolved, resolve
 from npusim.program.core import Launch
 from npusim.program.program import Program, given_inputs, make_inputs
 from npusim.program.stream import ValueNeededError
-from npusim.report.model import Part, Values
+from npusim.report.model import NotFinitePart, Part, Values
+from npusim.report.not_finite import find_not_finite
 from npusim.report.simulate import Observer
 from npusim.report.values import compare
 from npusim.report.values_run import FunctionalRun, Progress
@@ -57,6 +58,8 @@ class CheckReport(Part):
     seed: int
     numerics: str
     values: Values
+    not_finite: NotFinitePart | None = None
+    """Null where every output is finite."""
     launches: list[CheckedLaunch]
     pipes: dict[str, int]
     """Instructions by pipe, over all cores."""
@@ -110,6 +113,7 @@ def check(
         seed=seed,
         numerics=profile.name,
         values=compare(program, arrays, outputs),
+        not_finite=find_not_finite(program, chip, profile, arrays, outputs, l2=None, say=say),
         launches=tally.launches,
         pipes=dict(sorted(tally.pipes.items())),
         read_bytes=tally.read_bytes,

@@ -69,7 +69,7 @@ class FirstNotFinite(Part):
     """NaN among what it wrote."""
     infinite: int
     cycle: int | None
-    """When it starts, in cycles from the first instruction of the run on, as in a trace; null where nothing is
+    """When it starts, in cycles from the first instruction of the run on, as in traces; null where nothing is
     timed.
     """
 

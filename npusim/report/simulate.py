@@ -12,16 +12,13 @@ from typing import Any, get_args
 import numpy as np
 
 from npusim.check.bounds import Bounds, link_bounds
-from npusim.check.hazards import Watch
 from npusim.check.recurrence import Recurrence
 from npusim.config.chip import Chip
 from npusim.config.load import load_chip
-from npusim.errors import ConfigError, HazardError
+from npusim.errors import ConfigError
 from npusim.isa.instruction import Array
 from npusim.isa.numerics.profile import NumericsProfile, get_profile
 from npusim.isa.operand import Pipe
-from npusim.machine.functional import FunctionalMachine
-from npusim.machine.memory import Segment
 from npusim.machine.resolve import Resolved, resolve
 from npusim.machine.timing.account import Cause
 from npusim.machine.timing.engine import LaunchTiming, TimingMachine
@@ -43,11 +40,10 @@ from npusim.report.model import (
     Values,
     VectorPart,
 )
+from npusim.report.not_finite import find_not_finite
 from npusim.report.values import NOT_CHECKED, compare
+from npusim.report.values_run import FunctionalRun, Progress
 from npusim.units import cycles_to_us
-
-Progress = Callable[[str, int], None]
-"""Called now and then with what is being done and the number of instructions done."""
 
 Observer = Callable[[Launch, list[Resolved]], None]
 """Called with the streams of every launch as they ran."""
@@ -190,54 +186,6 @@ def _time(
 
 def _quiet(what: str, done: int) -> None:
     """Report no progress."""
-
-
-class FunctionalRun:
-    """The functional side of a run: memory, checks and outputs."""
-
-    def __init__(
-        self,
-        program: Program,
-        chip: Chip,
-        profile: NumericsProfile,
-        arrays: Mapping[str, Array],
-        check: bool,
-        say: Progress,
-    ) -> None:
-        self._program = program
-        self._segments = []
-        for spec in program.segments:
-            segment = Segment(spec.name, spec.dtype, spec.shape, np.zeros(spec.nbytes, np.uint8))
-            if spec.name in arrays:
-                segment.fill(arrays[spec.name])
-            self._segments.append(segment)
-        self._watch = Watch(chip, program.segments, list(arrays)) if check else None
-        self._machine = FunctionalMachine(
-            chip, profile, self._segments, watch=self._watch, progress=lambda n: say("values", n)
-        )
-
-    def run(self, launch: Launch) -> list[Resolved]:
-        """Run one launch."""
-        return self._machine.run(launch)
-
-    def outputs(self) -> dict[str, Array]:
-        """Return the outputs.
-
-        Raises `HazardError` where a part of one was never written.
-        """
-        found = {}
-        for index, (spec, segment) in enumerate(zip(self._program.segments, self._segments, strict=True)):
-            if spec.role not in ("output", "inout"):
-                continue
-            if self._watch is not None:
-                gap = self._watch.never_written(index)
-                if gap is not None:
-                    raise HazardError(
-                        f"{self._program.name}: bytes {gap[0]:,} to {gap[1]:,} of output {spec.name} are "
-                        f"never written; let a stream store them, or make the output smaller"
-                    )
-            found[spec.name] = segment.array()
-        return found
 
 
 class _Identity:

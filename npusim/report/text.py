@@ -7,7 +7,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 
 from npusim.report.checked import CheckReport
-from npusim.report.model import Report, Values
+from npusim.report.model import FirstNotFinite, NotFinite, NotFinitePart, Report, Values
 from npusim.units import grouped
 
 _LABEL = 12
@@ -39,6 +39,8 @@ def report_text(report: Report, width: int = 80, *, next_step: str = "") -> str:
     page.line("")
     page.row("setup", _setup(report.params, report.seed, report.numerics, report.l2))
     page.row("values", values_words(report.values, computed=bool(report.outputs)))
+    if report.not_finite is not None:
+        page.row("non-finite", not_finite_words(report.not_finite, report.clock_mhz))
     page.row("time", _time(report))
     if len(report.launches) > 1:
         page.row("launches", _launches(report))
@@ -68,6 +70,8 @@ def check_text(report: CheckReport, width: int = 80, *, next_step: str = "") -> 
     page.line("")
     page.row("setup", _setup(report.params, report.seed, report.numerics, None))
     page.row("values", values_words(report.values, computed=True))
+    if report.not_finite is not None:
+        page.row("non-finite", not_finite_words(report.not_finite, report.clock_mhz))
     page.row("hazards", "none: limits, unwritten bytes, races, flags and waits are all right")
     cores = max((part.cores for part in report.launches), default=0)
     count = sum(part.instructions for part in report.launches)
@@ -109,6 +113,34 @@ def values_words(values: Values, *, computed: bool) -> str:
     if values.ok:
         return f"ok: {largest}"
     return f"WRONG: {_count(values.mismatches or 0, 'element')} outside the tolerance; {largest}"
+
+
+def not_finite_words(found: NotFinitePart, clock_mhz: int) -> str:
+    """Say which outputs hold NaN and infinities, and what made the first of them."""
+    where = " and ".join(f"output {name} holds {_lost(n)}" for name, n in found.outputs.items())
+    if found.inputs:
+        given = " and ".join(f"input {name} holds {_lost(n)}" for name, n in found.inputs.items())
+        return f"{where}; {given} before the first launch"
+    first = found.first
+    if first is None:
+        return f"{where}; no instruction made one of finite operands"
+    when = ""
+    if first.cycle is not None:
+        when = f" at cycle {grouped(first.cycle)} ({_duration(first.cycle / clock_mhz)})"
+    return (
+        f"{where}; first {first.instruction} ({first.pipe}, {first.line}), instruction "
+        f"{grouped(first.number)} of {first.core} in launch {first.launch_number + 1} ({first.launch}), "
+        f"made {_lost(first)} in {first.space} of finite operands{when}"
+    )
+
+
+def _lost(found: NotFinite | FirstNotFinite) -> str:
+    words = []
+    if found.nan:
+        words.append(f"{grouped(found.nan)} NaN")
+    if found.infinite:
+        words.append(_count(found.infinite, "infinity", "infinities"))
+    return " and ".join(words)
 
 
 class _Page:
