@@ -109,11 +109,10 @@ class _Finder:
         ) and all(_finite_scalar(core, op, name) for name in op.scalars)
         value = op.execute(memory, state)
         if from_finite:
-            for operand, part in _parts(core, op, op.writes(state), written=True):
-                made = count_not_finite(part)
-                if made.nan or made.infinite:
-                    self.found = launch, core, number, operand, made
-                    break
+            made = [(at, count_not_finite(x)) for at, x in _parts(core, op, op.writes(state), written=True)]
+            nan, infinite = sum(n.nan for _, n in made), sum(n.infinite for _, n in made)
+            if nan or infinite:
+                self.found = launch, core, number, made[0][0], NotFinite(nan=nan, infinite=infinite)
         return value
 
     def report(self, played: list[list[Resolved]]) -> FirstNotFinite | None:
