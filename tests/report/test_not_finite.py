@@ -72,8 +72,8 @@ def test_the_product_form_of_ones_overflows_where_exact_integers_do() -> None:
     us = first.cycle / report.clock_mhz
     assert row(report_text(report), "non-finite") == (
         f"output t holds 1,024 NaN; first Fixpipe (FIX, programs/tri_inv_mch.py:{line}), instruction "
-        f"{first.number} of core0.cube0 in launch 1 (tri_inv_mch), made {too_large} infinities in l1 of finite "
-        f"operands at cycle {first.cycle:,} ({us:.2f} us)"
+        f"{first.number} of core0.cube0 in launch 1 (tri_inv_mch), made {too_large} infinities in l1 of "
+        f"finite operands at cycle {first.cycle:,} ({us:.2f} us)"
     )
 
 
@@ -188,14 +188,14 @@ def test_a_check_names_the_instruction_without_a_time() -> None:
 
 def test_words() -> None:
     first = FirstNotFinite(
-        launch="l", launch_number=2, core="core3.vec1", pipe="V", instruction="Exp", number=12345, line="p.py:7",
-        space="ub", nan=1, infinite=1, cycle=3000,
+        launch="l", launch_number=2, core="core3.vec1", pipe="V", instruction="Exp", number=12345,
+        line="p.py:7", space="ub", nan=1, infinite=1, cycle=3000,
     )  # fmt: skip
     two = {"y": NotFinite(nan=0, infinite=1), "z": NotFinite(nan=2000, infinite=3)}
     assert not_finite_words(NotFinitePart(outputs=two, inputs={}, first=first), 1500) == (
         "output y holds 1 infinity and output z holds 2,000 NaN and 3 infinities; first Exp (V, p.py:7), "
-        "instruction 12,345 of core3.vec1 in launch 3 (l), made 1 NaN and 1 infinity in ub of finite operands "
-        "at cycle 3,000 (2.00 us)"
+        "instruction 12,345 of core3.vec1 in launch 3 (l), made 1 NaN and 1 infinity in ub of finite "
+        "operands at cycle 3,000 (2.00 us)"
     )
 
 
