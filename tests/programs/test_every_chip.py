@@ -39,6 +39,9 @@ RUNS = {
     "sort_vec": {"n": 1500, "chunk": 128},
     "topk_vec": {"n": 1500, "chunk": 128},
     "compress_scalar": {"n": 300, "density": 0.5},
+    "topp": {"n": 1100, "s": 32},
+    "topp_vec": {"n": 1100, "s": 16, "chunk": 128},
+    "weighted_sample": {"n": 3001, "s": 32, "generation": "reduce"},
     "scan_batch_vec": {"batch": 5, "length": 300, "s": 16},
     "tri_inv_mxr": {"n": 32, "batch": 3},
     "tri_inv_mch": {"n": 16, "batch": 2},
@@ -51,7 +54,9 @@ RUNS = {
 }
 COUPLED = {"path_repeat", "cube_repeat", "bus_share", "launch_empty", "gemm"}
 """Programs that run on coupled chips, too."""
-BY_VALUE = {"radix_sort", "sort_vec"}
+FIRST_LAUNCH = {"topp": "radix_sort", "topp_vec": "sort_vec", "weighted_sample": "mcscan"}
+"""Launches that are not called as their program."""
+BY_VALUE = {"radix_sort", "sort_vec", "topp", "topp_vec", "weighted_sample"}
 """Programs that go on as their values tell them; without values they take what they declare."""
 CHIPS = sorted(chip_names())
 
@@ -61,7 +66,8 @@ def test_right_values_and_no_time_below_a_bound(chip):
     chip = load_chip(chip)
     for name, params in RUNS.items():
         if chip.coupled and name not in COUPLED:
-            with pytest.raises(ConfigError, match=rf"^launch {name}: {chip.name} has coupled cores, so a "):
+            first = FIRST_LAUNCH.get(name, name)
+            with pytest.raises(ConfigError, match=rf"^launch {first}: {chip.name} has coupled cores, so a "):
                 simulate(name, chip, **params)
             continue
         if name in ("add_repeat", "tri_inv_sub16") and chip.buffers.ub_kib < 128:
