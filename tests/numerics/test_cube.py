@@ -184,6 +184,14 @@ def test_the_k_tail_is_padded_with_zeros(k):
         assert same_bits(got, cube(rule, a, b, None, saturate=True, fmt="f16"))
 
 
+def test_an_accumulator_whose_square_is_no_float32_counts():
+    # half a unit of the accumulator and a little: float64 loses the little and rounds the tie down
+    a = np.array([[2.0**-50, 2.0**-66]], ml_dtypes.bfloat16)
+    b = np.array([[2.0**-49], [2.0**-66]], ml_dtypes.bfloat16)
+    got = matmul(DEFAULT_PROFILE.cube_rule("bf16"), a, b, np.array([[2.0**-75]], np.float32), saturate=True)
+    assert got[0, 0] == np.float32(2.0**-75 + 2.0**-98)
+
+
 def test_operands_are_not_written():
     rng = np.random.default_rng(0)
     for name, profile in PROFILES.items():

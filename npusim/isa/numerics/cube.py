@@ -22,6 +22,7 @@ from npusim.isa.numerics.formats import SINGLE, Array, canonical_nan, clamp_to_f
 from npusim.isa.numerics.fused import fused_exact
 from npusim.isa.numerics.operand import Prepared, prepare
 from npusim.isa.numerics.profile import CubeNumerics
+from npusim.isa.numerics.small import small_tile
 
 __all__ = ["Prepared", "matmul", "prepare"]
 
@@ -66,7 +67,10 @@ def matmul(
         return state + np.float32(0)
     if rule.subnormals == "flush":
         state[np.abs(state) < SINGLE.smallest_normal] = 0
-    if rule.summation == "float64":
+    small = small_tile(rule, left, right, None if acc is None else state)
+    if small is not None:
+        result = small
+    elif rule.summation == "float64":
         result = _whole(left, right, state, saturate=saturate)
     else:
         result = _accumulate(rule, left, right, state, fresh=acc is None, saturate=saturate)

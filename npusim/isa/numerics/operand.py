@@ -19,6 +19,7 @@ from npusim.isa.numerics.profile import CubeNumerics
 Side = Literal["left", "right"]
 _ROUNDED = 1 + 2.0**-12  # covers the rounding of squares and their sum in float32, for k0 up to 2^10
 _ONE = np.uint32(1)
+_ONE64 = np.uint64(1)
 _EXPONENT = np.uint32(0x7F800000)
 _ALL_ZERO = np.uint32(0xFF000001)  # twice the pattern of infinity, plus one
 
@@ -80,14 +81,14 @@ class Prepared:
         self.format = fmt
         # by way of float64, as NumPy converts float16 to that faster than to float32
         wide = (x.T if side == "left" else x).astype(np.float64, order="C")
-        narrow = wide.astype(np.float32)
-        if rule.input_frac is not None:
-            narrow = f32_round_frac(narrow, rule.input_frac, rule.input_rounding)
-        if rule.subnormals == "flush":
-            narrow[np.abs(narrow) < fmt.smallest_normal] = 0
         if rule.input_frac is not None or rule.subnormals == "flush":
+            narrow = wide.astype(np.float32)
+            if rule.input_frac is not None:
+                narrow = f32_round_frac(narrow, rule.input_frac, rule.input_rounding)
+            if rule.subnormals == "flush":
+                narrow[np.abs(narrow) < fmt.smallest_normal] = 0
             wide = narrow.astype(np.float64)
-        self.narrow, self.values = self._in_blocks(narrow), self._in_blocks(wide)
+        self.values = self._in_blocks(wide)
 
     def _in_blocks(self, x: Array) -> Array:
         k0 = self.rule.k0 or max(1, self.k)
@@ -95,6 +96,24 @@ class Prepared:
         if blocks * k0 != self.k:
             x = np.concatenate([x, np.zeros((blocks * k0 - self.k, self.rows), x.dtype)])
         return x.reshape(blocks, k0, self.rows)
+
+    @cached_property
+    def narrow(self) -> Array:
+        """`values` as float32, which holds them all."""
+        return self.values.astype(np.float32)
+
+    @cached_property
+    def coarse(self) -> tuple[float, int]:
+        """The sum of squares of all values, infinity or NaN if one is, and the exponent of a power of two
+        that all are multiples of.
+
+        A certificate in a handful of calls, where the certificate by rows would cost more than the product.
+        """
+        flat = self.values.reshape(-1)
+        lowest = int(np.minimum.reduce((flat.view(np.uint64) << _ONE64) - _ONE64))  # zero becomes the largest
+        exponent = max((lowest >> 53) - 1023, self.format.emin)
+        fraction = self.rule.input_frac or self.format.precision - 1
+        return float(np.dot(flat, flat)), exponent - fraction
 
     @cached_property
     def certificate(self) -> Certificate:
@@ -161,10 +180,8 @@ class Prepared:
             limit = f32_round_frac(np.array([MAX_F32]), self.rule.input_frac, "rz").item()
         other = object.__new__(Prepared)
         other.__dict__.update(self.__dict__)
-        other.__dict__.pop("certificate", None)
-        other.__dict__.pop("lowest_bit", None)
-        other.__dict__.pop("spans", None)
-        other.__dict__.pop("reach", None)
+        for found in ("certificate", "coarse", "lowest_bit", "spans", "reach"):
+            other.__dict__.pop(found, None)
         other.narrow = np.nan_to_num(self.narrow, nan=0.0, posinf=limit, neginf=-limit)
         other.values = other.narrow.astype(np.float64)
         return other
