@@ -1,0 +1,108 @@
+"""Every block of README.md and of the pages runs and does what the page says."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import matplotlib
+import matplotlib.pyplot as plt
+import pytest
+from pages import ROOT, Change, Command, Python, Save, pages, steps
+
+from npusim.cli import main
+from npusim.cli.commands import app
+from npusim.cli.options import build
+from npusim.isa.instruction import REGISTRY
+
+
+class Reader:
+    """Somebody who does what a page says, in one folder."""
+
+    def __init__(self, page: str, capsys: pytest.CaptureFixture[str]) -> None:
+        self.page = page
+        self.capsys = capsys
+        self.names: dict[str, object] = {"__name__": "page"}
+        self.saved: Path | None = None
+
+    def do(self, step: Save | Python | Command | Change) -> None:
+        """Do one step."""
+        place = f"{self.page}:{step.line}"
+        if isinstance(step, Save):
+            path = Path(step.name)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(step.text, encoding="utf-8")
+            if path.suffix == ".py":
+                self.saved = path
+        elif isinstance(step, Python):
+            exec(compile(step.code, place, "exec"), self.names)
+            in_order(step.shown, self.capsys.readouterr().out, place)
+        elif isinstance(step, Change):
+            self.change(step, place)
+        elif step.long:
+            read(step.argv)
+        else:
+            self.run(step, place)
+
+    def run(self, step: Command, place: str) -> None:
+        code = main(step.argv)
+        out, err = self.capsys.readouterr()
+        told = f"{place}: npusim {' '.join(step.argv)}\n{out}{err}"
+        assert "Traceback" not in out + err, told
+        assert code != 0 if step.code is None else code == step.code, f"exit {code} from {told}"
+        in_order(step.shown, out + err, told)
+
+    def change(self, step: Change, place: str) -> None:
+        assert self.saved is not None, place
+        text = self.saved.read_text(encoding="utf-8")
+        lines = text.splitlines(keepends=True)
+        (number,) = (i for i, line in enumerate(lines) if line.strip() == step.old)
+        indent = lines[number][: -len(lines[number].lstrip())]
+        lines[number] = f"{indent}{step.new}\n" if step.new is not None else ""
+        self.saved.write_text("".join(lines), encoding="utf-8")
+        fails = any(line.startswith("error:") for line in step.shown)
+        command = Command(step.line, ["run", str(self.saved)], code=None if fails else 0, shown=step.shown)
+        self.run(command, place)
+        if not step.stays:
+            self.saved.write_text(text, encoding="utf-8")
+
+
+def read(argv: list[str]) -> None:
+    """Read a command line and build its program, without running it."""
+    from typer.main import get_command
+
+    command = get_command(app)
+    context = command.make_context("npusim", list(argv))
+    name, chosen, rest = command.resolve_command(context, [*context.protected_args, *context.args])
+    given = chosen.make_context(name, rest, parent=context).params
+    if name == "run":
+        build(given["program"], given["chip"], given["param"], given["overrides"], given["inputs"])
+
+
+def in_order(shown: list[str], written: str, told: str) -> None:
+    """Check that all lines were written, in this order; errors, which pages wrap, word by word."""
+    if any(line.startswith("error:") for line in shown):
+        assert " ".join(" ".join(shown).split()) in " ".join(written.split()), told
+        return
+    rest = iter(line.rstrip() for line in written.splitlines())
+    for line in shown:
+        assert line.rstrip() in ("...", "") or line.rstrip() in rest, f"no line {line!r} in {told}"
+
+
+@pytest.fixture
+def reader(request, tmp_path, monkeypatch, capsys):
+    """A reader in an empty folder; what the page adds to this process is taken back."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.delenv("NPUSIM_DEBUG", raising=False)
+    known = dict(REGISTRY)
+    with matplotlib.rc_context({"backend": "agg"}):
+        yield Reader(request.param, capsys)
+        plt.close("all")
+    REGISTRY.clear()
+    REGISTRY.update(known)
+
+
+@pytest.mark.parametrize("reader", pages(), indirect=True, ids=pages())
+def test_a_page_does_what_it_says(reader):
+    for step in steps((ROOT / reader.page).read_text(encoding="utf-8")):
+        reader.do(step)
