@@ -2,13 +2,13 @@
 
 A page is README.md or a hand-written docs/*.md. Its blocks, from top to bottom, in one folder of their own:
 
-* ```` ```python ```` runs; the blocks of a page share their names. After "Save this as `NAME`" the block is
-  written to that file instead, and so is one in yaml, or in yaml with `# NAME.yaml` as its first line.
-* An indented block, or one in `console` behind `$ `, whose lines begin with `npusim` holds commands. They run.
-* A block without a language right behind a command or Python, and what stands below a command in `console`, is
-  what that writes: every line of it, in this order; `...` stands for any lines.
-* "Delete `LINE`" or "Replace `LINE` by `OTHER`" changes the saved file (behind "now", for what follows on the
-  page; otherwise for one run) and runs it again; the block behind it is what that writes.
+* A block in `python` runs; the blocks of a page share their names. After "Save this as `NAME`" a block is
+  written to that file instead, and so is one in `yaml` with `# NAME.yaml` as its first line.
+* Lines that begin with `npusim`, in an indented block or in `console` behind `$ `, are commands. They run.
+* A block without a language right behind a command or Python, and what stands below a command in `console`,
+  is what that writes: every line of it, in this order; `...` stands for any lines.
+* "Delete `LINE` and run it again" runs the saved file once without that line; the block behind it is what
+  that writes.
 
 A command ends with 0, unless the page shows another end: a line that begins with `error:` (any other code), a
 comment `# exit N` behind the command, or `$ echo $?` and the number. `# long` behind a command says that it
@@ -28,11 +28,9 @@ from markdown_it import MarkdownIt
 ROOT = Path(__file__).parents[2]
 GENERATED = ("docs/isa.md", "docs/trust.md")
 """Pages written by programs, with tests of their own."""
-NOT_OURS = ("pip", "python", ".ci/run", "sphinx-build", "dask", "export", "git", "cd")
-"""First words of commands that are not run here."""
 
 _SAVED = re.compile(r"\b[Ss]ave (?:this|it|them) as `([\w./-]+\.\w+)`")
-_CHANGED = re.compile(r"\b([Dd]elete|[Rr]eplace) `([^`]+)`(?: by `([^`]+)`)?")
+_DELETED = re.compile(r"\b[Dd]elete `([^`]+)` and run it again")
 _NAMED = re.compile(r"# ([\w./-]+\.yaml)\n")
 _EXIT = re.compile(r"\bexit (\d+)")
 
@@ -70,17 +68,15 @@ class Command:
 
 
 @dataclass
-class Change:
-    """Change the saved file and run it again."""
+class Delete:
+    """Run the saved file once without a line of it."""
 
     line: int
-    old: str
-    new: str | None
-    stays: bool
+    words: str
     shown: list[str] = field(default_factory=list)
 
 
-Step = Save | Python | Command | Change
+Step = Save | Python | Command | Delete
 
 
 def pages() -> list[str]:
@@ -97,14 +93,12 @@ def steps(text: str) -> list[Step]:
     made: list[Step] = []
     before = ""
     """The paragraph right above a block."""
-    output_of: Command | Change | Python | None = None
+    output_of: Command | Delete | Python | None = None
     for token in MarkdownIt("commonmark").parse(text):
         if token.type == "inline":
             before, output_of = token.content, None
-            change = _CHANGED.search(" ".join(before.split()))
-            if change and "run it again" in " ".join(before.split()):
-                verb, old, new = change.groups()
-                output_of = Change(_line(token), old, new, stays="now" in before.lower().split())
+            if deleted := _DELETED.search(" ".join(before.split())):
+                output_of = Delete(_line(token), deleted[1])
                 made.append(output_of)
             continue
         if token.type not in ("fence", "code_block"):

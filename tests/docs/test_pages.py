@@ -7,7 +7,7 @@ from pathlib import Path
 import matplotlib
 import matplotlib.pyplot as plt
 import pytest
-from pages import ROOT, Change, Command, Python, Save, pages, steps
+from pages import ROOT, Command, Delete, Python, Save, pages, steps
 
 from npusim.cli import main
 from npusim.cli.commands import app
@@ -24,7 +24,7 @@ class Reader:
         self.names: dict[str, object] = {"__name__": "page"}
         self.saved: Path | None = None
 
-    def do(self, step: Save | Python | Command | Change) -> None:
+    def do(self, step: Save | Python | Command | Delete) -> None:
         """Do one step."""
         place = f"{self.page}:{step.line}"
         if isinstance(step, Save):
@@ -36,8 +36,8 @@ class Reader:
         elif isinstance(step, Python):
             exec(compile(step.code, place, "exec"), self.names)
             in_order(step.shown, self.capsys.readouterr().out, place)
-        elif isinstance(step, Change):
-            self.change(step, place)
+        elif isinstance(step, Delete):
+            self.delete(step, place)
         elif step.long:
             read(step.argv)
         else:
@@ -51,19 +51,16 @@ class Reader:
         assert code != 0 if step.code is None else code == step.code, f"exit {code} from {told}"
         in_order(step.shown, out + err, told)
 
-    def change(self, step: Change, place: str) -> None:
+    def delete(self, step: Delete, place: str) -> None:
         assert self.saved is not None, place
         text = self.saved.read_text(encoding="utf-8")
         lines = text.splitlines(keepends=True)
-        (number,) = (i for i, line in enumerate(lines) if line.strip() == step.old)
-        indent = lines[number][: -len(lines[number].lstrip())]
-        lines[number] = f"{indent}{step.new}\n" if step.new is not None else ""
-        self.saved.write_text("".join(lines), encoding="utf-8")
+        (number,) = (i for i, line in enumerate(lines) if line.strip() == step.words)
+        self.saved.write_text("".join(lines[:number] + lines[number + 1 :]), encoding="utf-8")
         fails = any(line.startswith("error:") for line in step.shown)
         command = Command(step.line, ["run", str(self.saved)], code=None if fails else 0, shown=step.shown)
         self.run(command, place)
-        if not step.stays:
-            self.saved.write_text(text, encoding="utf-8")
+        self.saved.write_text(text, encoding="utf-8")
 
 
 def read(argv: list[str]) -> None:
