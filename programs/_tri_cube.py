@@ -75,7 +75,25 @@ def launch_chains(
     at_once: int = 0,
     overflow: Overflow = "ieee",
 ) -> None:
-    """Launch the inversion of a batch on the cubes.
+    """Launch the inversion of a batch on the cubes; parameters as those of `chains`."""
+    cube = chains(k, at, a, t, constants, setup, invert, buffers=buffers, at_once=at_once, overflow=overflow)
+    k.launch(name, cube=cube, blocks=min(k.chip.cores.cube, len(at.places)))
+
+
+def chains(
+    k: Builder,
+    at: Places,
+    a: isa.Tile,
+    t: isa.Tile,
+    constants: list[isa.Tile],
+    setup: Callable[[Chain], C],
+    invert: Callable[[C, isa.Tile, int, int], None],
+    *,
+    buffers: int = 2,
+    at_once: int = 0,
+    overflow: Overflow = "ieee",
+) -> Callable[[Kernel], Steps]:
+    """Return the stream of a cube core that takes its part in the inversion of a batch on all of them.
 
     `setup` takes the tiles that a method keeps, and loads `constants` by the numbers -1, -2, ...; `invert`
     records the inversion of the matrix in a tile of L1 that it may overwrite, and the store of the result by
@@ -120,7 +138,7 @@ def launch_chains(
 
         yield from played[key].stream(memory)
 
-    k.launch(name, cube=cube, blocks=cores)
+    return cube
 
 
 def _record(

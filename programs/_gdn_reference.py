@@ -1,0 +1,55 @@
+"""The layer token by token in float64, and how far results in half precision may be off."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from npusim import Expected
+
+from ._gdn import Shape
+
+_MARGIN = 24
+"""Units of rounding, relative to sums of absolute values, that results may be off."""
+
+
+def recurrent(
+    inputs: Mapping[str, np.ndarray], shape: Shape, unit: float, *, gate: bool
+) -> dict[str, Expected]:
+    """Return outputs `o` and `final` of the recurrence.
+
+    For every token S = a S + k (beta (v - a S^T k))^T and o = S^T q with a = exp(g). A result may be off by
+    24 units of rounding (half the epsilon of the element type) of what it would be if nothing in the sums
+    that make it cancelled: the same recurrence with absolute values of keys and of what is added.
+    """
+    given = {name: array.astype(np.float64) for name, array in inputs.items()}
+    group = shape.heads // shape.key_heads
+    q, k = (np.repeat(given[name], group, axis=1) for name in ("q", "k"))
+    v, beta = given["v"], given["beta"]
+    keep = np.exp(given["g"]) if gate else np.ones_like(beta)
+    outputs = np.zeros(v.shape)
+    reach = np.zeros(v.shape)
+    finals, final_reach = [], []
+    start = 0
+    for length in shape.lengths:
+        state = np.zeros((shape.heads, shape.dk, shape.dv))
+        size = np.zeros_like(state)
+        for t in range(start, start + length):
+            state *= keep[t, :, None, None]
+            size *= keep[t, :, None, None]
+            known = np.einsum("hd,hde->he", k[t], state)
+            news = beta[t, :, None] * (v[t] - known)
+            mass = beta[t, :, None] * (np.abs(v[t]) + np.einsum("hd,hde->he", np.abs(k[t]), size))
+            state += k[t, :, :, None] * news[:, None, :]
+            size += np.abs(k[t])[:, :, None] * np.minimum(mass, 8 * np.abs(v[t]) + np.abs(news))[:, None, :]
+            outputs[t] = np.einsum("hd,hde->he", q[t], state)
+            reach[t] = np.einsum("hd,hde->he", np.abs(q[t]), size)
+        finals.append(state)
+        final_reach.append(size)
+        start += length
+    tolerance = _MARGIN * unit
+    return {
+        "o": Expected(outputs, tolerance * reach + 1e-6),
+        "final": Expected(np.array(finals), tolerance * np.array(final_reach) + 1e-6),
+    }

@@ -1,0 +1,136 @@
+"""The chunked Gated DeltaNet layer in six stages (arXiv 2605.21325; facts on megagdn-pto@3a59190)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Literal
+
+import ml_dtypes
+import numpy as np
+from pydantic import PositiveInt
+
+from npusim import Builder, Expected, Kernel, Macro, isa, program
+
+from ._gdn import Across, Down, Layer, Shape, Stage, lengths_of
+from ._gdn_h import Recurrence
+from ._gdn_inverse import Inverse, Method
+from ._gdn_kkt import KeyProducts
+from ._gdn_o import Output
+from ._gdn_prepare import Prepare
+from ._gdn_reference import recurrent
+from ._gdn_wy import Weighted
+from ._tri import Overflow, keep_infinities
+
+Size = Literal[16, 32, 64, 128]
+Stream = Callable[[Kernel], Iterator[isa.Instruction | Macro]]
+
+
+@program
+def gdn_layer(
+    k: Builder,
+    *,
+    heads: PositiveInt = 4,
+    key_heads: PositiveInt = 2,
+    sequences: PositiveInt = 2,
+    length: PositiveInt = 160,
+    lengths: str = "",
+    chunk: Literal[64, 128] = 64,
+    key_dim: Size = 128,
+    value_dim: Size = 128,
+    dtype: Literal["float16", "bfloat16"] = "float16",
+    gate: bool = True,
+    inverse: Method = "mxr",
+    reuse: bool = False,
+    fused: bool = False,
+    down: Down = "copies",
+    across: Across = "blocks",
+    overflow: Overflow = "ieee",
+) -> None:
+    """Run a Gated DeltaNet layer over packed sequences, chunk by chunk, in six stages on all cores.
+
+    S = exp(g) S + k (beta (v - exp(g) S^T k))^T and o = S^T q for every token, head and sequence, from S = 0;
+    value heads share key heads evenly; without `gate` it is DeltaNet. Stages: sums of gates and transposes;
+    A = strict lower part of beta K K^T with decay; T = (I + A)^-1; W and U from T; the state from chunk to
+    chunk, one head of a sequence a core; O. They are launches of their own, or one launch in which all cores
+    meet between them (`fused`). Mapping and order of steps are those of the published kernels; `down` and
+    `across` say how vector cores spread a row and a column over a tile.
+    """
+    shape = Shape(
+        lengths_of("gdn_layer", sequences, length, lengths), heads, key_heads, chunk, key_dim, value_dim
+    )
+    shape.check("gdn_layer")
+    layer = Layer(k, shape, dtype, gate=gate, down=down, across=across)
+    per_cube = k.chip.cores.vector_per_cube
+    inversion = Inverse(k, layer, inverse, reuse, overflow)
+    middle: list[Stage] = [Weighted(layer), Recurrence(layer), Output(layer)]
+    if fused:
+        _launch_together(
+            k, layer, overflow, [Prepare(layer, per_cube), KeyProducts(layer), inversion, *middle]
+        )
+    else:
+        _launch_apart(k, layer, overflow, Prepare(layer, per_cube), KeyProducts(layer), inversion, middle)
+
+    @k.reference
+    def expected(inputs: Mapping[str, np.ndarray]) -> dict[str, Expected]:
+        unit = float(ml_dtypes.finfo(layer.dtype.np).eps) / 2
+        return recurrent(inputs, shape, unit, gate=gate)
+
+
+def _launch_apart(
+    k: Builder,
+    layer: Layer,
+    overflow: Overflow,
+    prepare: Prepare,
+    products: KeyProducts,
+    inversion: Inverse,
+    middle: list[Stage],
+) -> None:
+    per_cube = k.chip.cores.vector_per_cube
+    vector = _alone(prepare.vector, overflow)
+    k.launch(prepare.name, vector=vector, blocks=layer.cores * per_cube)
+    mixed: list[Stage] = [products, *middle]
+    for stage in mixed:
+        cube, vector = _alone(stage.cube, overflow), _alone(stage.vector, overflow)
+        k.launch(stage.name, cube=cube, vector=vector, blocks=layer.cores)
+        if stage is products:
+            k.launch(inversion.name, cube=inversion.cube, blocks=layer.cores)
+
+
+def _alone(stream: Stream, overflow: Overflow) -> Stream:
+    """Return a stream that starts with the switch to IEEE arithmetic, where it is asked for."""
+
+    def whole(c: Kernel) -> Iterator[isa.Instruction | Macro]:
+        yield from keep_infinities(overflow)
+        yield from stream(c)
+
+    return whole
+
+
+def _launch_together(k: Builder, layer: Layer, overflow: Overflow, stages: list[Stage]) -> None:
+    """Launch all stages at once; all cores meet between two of them, and each starts with empty memories."""
+
+    def whole(c: Kernel, streams: list[Stream]) -> Iterator[isa.Instruction | Macro]:
+        yield from keep_infinities(overflow)
+        for number, stream in enumerate(streams):
+            if number:
+                yield from c.sync_all()
+            yield from stream(Kernel(c.chip, c.core, c.block, c.launch))
+
+    k.launch(
+        "gdn_layer",
+        cube=lambda c: whole(c, [stage.cube for stage in stages]),
+        vector=lambda c: whole(c, [stage.vector for stage in stages]),
+        blocks=layer.cores,
+    )
+
+
+@gdn_layer.from_inputs
+def sizes(inputs: Mapping[str, np.ndarray]) -> dict[str, object]:
+    """Return the parameters that the arrays decide; how tokens make sequences must be said."""
+    found: dict[str, object] = {}
+    if "k" in inputs:
+        found |= {"key_heads": inputs["k"].shape[1], "key_dim": inputs["k"].shape[2]}
+        found["dtype"] = inputs["k"].dtype.name
+    if "v" in inputs:
+        found |= {"heads": inputs["v"].shape[1], "value_dim": inputs["v"].shape[2]}
+    return found
