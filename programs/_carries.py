@@ -39,6 +39,11 @@ def add_to(total: Reg, value: Reg, dtype: isa.DType) -> isa.Instruction:
     return isa.ScalarAlu(op=isa.ScalarOp.ADD, reg=total.index, a=total, b=value, dtype=dtype)
 
 
+def _read(reg: Reg, row: isa.Tile) -> isa.Instruction:
+    """Read the last entry of a row."""
+    return isa.GetValue(reg=reg.index, src=row.flat(row.size - 1, 1))
+
+
 class Pieces:
     """Buffers of one vector core through which pieces of up to `size` sums pass: loaded into one, computed in
     another, stored from there. Two of each let a load and a store run beside the computation.
@@ -121,6 +126,14 @@ class Pieces:
         """
         return self._once(self._add_to_rows, slot, count, s)
 
+    def add_to_row_pairs(self, slot: int, count: int, s: int) -> Body:
+        """Return the body of `add_to_rows` that takes two rows at a time.
+
+        The carry of the second row of a pair is the last local sum of the first plus that row's carry, made
+        on the scalar unit; so one read-back serves two additions (`run_scan_batch` of the authors' code).
+        """
+        return self._once(self._add_to_row_pairs, slot, count, s)
+
     def add_to_tile(self, slot: int, count: int, last: bool) -> Body:
         """Return the body that adds the carry to a piece of a tile; behind the last piece of a tile its last
         entry becomes the next carry.
@@ -166,6 +179,32 @@ class Pieces:
         if rest:
             body.append(isa.SetVectorMask(mask=rest))
             body += carry_row(sums.flat(rows * s, rest), rest, self.counted)
+        body += [self._read.set, self._summed[slot].set]
+        return (*self._ready(slot, True), Macro(body))
+
+    def _add_to_row_pairs(self, slot: int, count: int, s: int) -> Body:
+        sums = self.sums[slot]
+        rows = [sums.flat(start, min(s, count - start)) for start in range(0, count, s)]
+        pairs = [rows[i : i + 2] for i in range(0, len(rows), 2)]
+        counted = [self.counted.set, self.counted.wait]
+        body = self._copy(slot, count)
+        if len(rows) > 1:
+            body += [*counted, _read(PART, rows[0]), self._read.set, self._read.wait]
+        mask = 0
+        for pair, following in zip(pairs, [*pairs[1:], []], strict=True):
+            if len(pair) == 2:
+                add = isa.ScalarAlu(op=isa.ScalarOp.ADD, reg=TOTAL.index, a=PART, b=CARRY, dtype=self.dtype)
+                body.append(add)
+            for row, carry in zip(pair, (CARRY, TOTAL), strict=False):
+                if row.size != mask:
+                    mask = row.size
+                    body.append(isa.SetVectorMask(mask=mask))
+                state = isa.State(counter_mode=True, mask=mask)
+                body += isa.contiguous(isa.Adds, count=mask, state=state, dst=row, src=row, scalar=carry)
+            body += counted
+            if len(following) == 2:  # before the carry, which orders this read before the addition
+                body.append(_read(PART, following[0]))
+            body.append(_read(CARRY, pair[-1]))
         body += [self._read.set, self._summed[slot].set]
         return (*self._ready(slot, True), Macro(body))
 

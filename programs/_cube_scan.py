@@ -12,6 +12,9 @@ from npusim import Kernel, Pipe, isa
 
 Steps = Iterator[isa.Instruction]
 
+READY, TAKEN = 0, 1
+"""Flags between a cube core and its vector cores: local sums are stored; those before are completed."""
+
 
 class RowScan:
     """Prefix sums of rows of s on one cube core: tiles of s x s times the upper triangular matrix of ones."""
@@ -60,6 +63,20 @@ class RowScan:
         yield from load_tile(self._a1, x, self._s)
         yield from self._product
         yield from store_tile(y, self._acc, self._s)
+        yield acc_free.set
+
+    def clear(self) -> Steps:
+        """Write zeros where the tile is, for what `columns` leaves of it."""
+        yield isa.Fill(dst=self._a1.as_type(isa.U16), value=0, block_num=self._a1.nbytes // 32)
+        yield isa.PipeBarrier(on=Pipe.MTE2)
+
+    def columns(self, x: isa.Tile, y: isa.Tile, rows: int, width: int) -> Steps:
+        """Sum rows of fewer than s elements of `x` into `y`; nothing depends on what lies beside them."""
+        a1_free, _, acc_free = self._free
+        yield a1_free.wait
+        yield isa.nd_to_nz(self._a1, x, rows, width, height=self._s)
+        yield from self._product
+        yield isa.store_nd(y, self._acc, rows, width, height=self._s)
         yield acc_free.set
 
     def stop(self) -> Steps:

@@ -13,10 +13,8 @@ from npusim import Builder, Expected, Kernel, Macro, Pipe, isa, program
 from npusim.errors import ConfigError
 
 from ._carries import CARRY, carry_row
-from ._cube_scan import RowScan
+from ._cube_scan import READY, TAKEN, RowScan
 from ._prefix_sum import ACCUMULATOR, chain_bound, elements, exact_sums, saturated, sizes
-
-READY, TAKEN = 0, 1
 
 
 @program

@@ -10,12 +10,10 @@ from typing import Literal
 import numpy as np
 from pydantic import PositiveInt
 
-from npusim import Builder, Expected, Kernel, Pipe, isa, program
+from npusim import Builder, Expected, Kernel, isa, program
 
-from ._carries import CARRY
-from ._cube_scan import BlockScan
 from ._prefix_sum import chain_bound, elements, exact_sums, row_rounding, saturated, sizes
-from .scan_u import READY, TAKEN
+from ._whole_tiles import add_carries, pieces, sum_tiles
 
 
 @program
@@ -40,58 +38,12 @@ def scan_ul1(
     upper = k.constant("upper", np.triu(np.ones((s, s), np.float16)))
     strict = k.constant("strict", np.tril(np.ones((s, s), np.float16), -1))
     tile = s * s
-    tiles = -(-n // tile)
 
     def cube(c: Kernel) -> Iterator[isa.Instruction]:
-        blocks = BlockScan(c, s, upper, strict)
-        yield from blocks.start()
-        yield from blocks.load(x.flat(0, min(tile, n)))
-        for t in range(tiles):
-            yield from blocks.finish(y.flat(t * tile, min(tile, n - t * tile)))
-            if t + 1 < tiles:  # before the scalar unit stops at the flag
-                at = (t + 1) * tile
-                yield from blocks.load(x.flat(at, min(tile, n - at)))
-            yield isa.CrossCoreSetFlag(group=isa.Group.CUBE_VECTOR, on=Pipe.FIX, id=READY)
-            yield isa.CrossCoreWaitFlag(group=isa.Group.CUBE_VECTOR, id=TAKEN)
-        yield from blocks.stop()
+        yield from sum_tiles(c, s, upper, strict, list(zip(pieces(x, tile), pieces(y, tile), strict=True)))
 
     def vector(c: Kernel) -> Iterator[isa.Instruction]:
-        taken = isa.CrossCoreSetFlag(group=isa.Group.CUBE_VECTOR, on=Pipe.MTE3, id=TAKEN)
-        ready = isa.CrossCoreWaitFlag(group=isa.Group.CUBE_VECTOR, id=READY)
-        if c.core.number:  # the second vector core only takes part in the flags
-            for _ in range(tiles):
-                yield taken
-                yield ready
-            return
-        source, sums = c.ub(tile, isa.F32), c.ub(tile, isa.F32)
-        loaded, source_free = c.flag(Pipe.MTE2, Pipe.V), c.flag(Pipe.V, Pipe.MTE2)
-        summed, stored = c.flag(Pipe.V, Pipe.MTE3), c.flag(Pipe.MTE3, Pipe.V)
-        counted, read = c.flag(Pipe.V, Pipe.S), c.flag(Pipe.S, Pipe.V)
-        yield isa.ScalarAlu(op=isa.ScalarOp.MOV, reg=CARRY.index, a=0, dtype=isa.F32)
-        for event in (source_free, stored, read):
-            yield event.set
-        for t in range(tiles):
-            count = min(tile, n - t * tile)
-            yield taken
-            yield ready
-            yield source_free.wait
-            yield isa.copy_in(source.flat(0, count), y.flat(t * tile, count))
-            yield loaded.set
-            yield loaded.wait
-            yield stored.wait
-            yield read.wait
-            yield from c.vector(isa.Adds, count=count, dst=sums, src=source, scalar=CARRY)
-            yield source_free.set
-            yield counted.set
-            yield counted.wait
-            yield isa.GetValue(reg=CARRY.index, src=sums.flat(count - 1, 1))
-            yield read.set
-            yield summed.set
-            yield summed.wait
-            yield isa.copy_out(y.flat(t * tile, count), sums.flat(0, count))
-            yield stored.set
-        for event in (source_free, stored, read):
-            yield event.wait
+        yield from add_carries(c, s, [y])
 
     k.launch("scan_ul1", cube=cube, vector=vector)
 

@@ -42,6 +42,7 @@ RUNS = {
     "topp": {"n": 1100, "s": 32},
     "topp_vec": {"n": 1100, "s": 16, "chunk": 128},
     "weighted_sample": {"n": 3001, "s": 32, "generation": "reduce"},
+    "scan_batch": {"batch": 5, "length": 300, "s": 16},
     "scan_batch_vec": {"batch": 5, "length": 300, "s": 16},
     "tri_inv_mxr": {"n": 32, "batch": 3},
     "tri_inv_mch": {"n": 16, "batch": 2},

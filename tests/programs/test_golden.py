@@ -45,6 +45,7 @@ RUNS = {
     "topp": ("toy", {"n": 1100, "s": 32}),
     "topp_vec": ("toy", {"n": 1100, "s": 16, "chunk": 128}),
     "weighted_sample": ("toy", {"n": 3001, "s": 32}),
+    "scan_batch": ("toy", {"batch": 3, "length": 600, "s": 16}),
     "scan_batch_vec": ("toy", {"batch": 3, "length": 300, "s": 16}),
     "tri_inv_mxr": ("toy", {"n": 32, "batch": 3}),
     "tri_inv_mch": ("toy", {"n": 32, "batch": 2}),
