@@ -12,9 +12,11 @@ class Products:
 
     A product brings both operands to L0, multiplies, and lets the scalar unit wait for the result; what is
     issued behind it may use the result, and overwrite the operands. Results wait in one of two accumulators.
+    `made` keeps the macros of products for the cores of a launch, which must reserve the same in the same
+    order.
     """
 
-    def __init__(self, c: Kernel, side: int, dtype: isa.DType) -> None:
+    def __init__(self, c: Kernel, side: int, dtype: isa.DType, made: dict[object, Macro]) -> None:
         self._a, self._b = c.l0a((side, side), dtype), c.l0b((side, side), dtype)
         self._acc = [c.l0c((side, side), isa.F32) for _ in range(2)]
         self._loaded = [c.flag(Pipe.MTE2, Pipe.MTE1) for _ in range(2)]
@@ -23,7 +25,7 @@ class Products:
         self._moved, self._made = c.flag(Pipe.MTE1, Pipe.S), c.flag(Pipe.M, Pipe.S)
         self._stored = [c.flag(Pipe.FIX, Pipe.M) for _ in range(2)]
         self._busy = [False, False]
-        self._macros: dict[object, Macro] = {}
+        self._macros = made
 
     def loaded(self) -> Steps:
         """Say that operands of a product have been loaded; at most two products may be ahead."""

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 
 from npusim import Kernel, Macro, Pipe, isa
 
 from ._gdn import Item, Layer, Steps
 from ._gdn_cube import Products, load_matrix
-from ._gdn_vector import Arrivals, Recipe, Spreader, cleared, load_rows, plane
+from ._gdn_vector import Arrivals, Recipe, Spreader, load_rows, plane
 
 STATE, KNOWN, SCALED, UPDATE = 0, 1, 2, 3
 """Cross-core flags: the state is there, W S, K scaled and new values, and what is added to the state."""
@@ -29,6 +30,8 @@ class Recurrence:
 
     def __init__(self, layer: Layer) -> None:
         self._layer = layer
+        self._products: dict[object, Macro] = {}
+        self._recipes: dict[int, dict[object, Macro]] = {0: {}, 1: {}}
         shape = layer.shape
         self._known = layer.exchange("known", shape.chunk, shape.dv)
         self._scaled = layer.exchange("scaled", shape.chunk, shape.dk)
@@ -53,7 +56,7 @@ class Recurrence:
         chunk, dk, dv, heads = shape.chunk, shape.dk, shape.dv, shape.heads
         state, weights = c.l1((dk, dv), layer.dtype), c.l1((chunk, dk), layer.dtype)
         keys, values = c.l1((chunk, dk), layer.dtype), c.l1((chunk, dv), layer.dtype)
-        products = Products(c, max(chunk, dk, dv), layer.dtype)
+        products = Products(c, max(chunk, dk, dv), layer.dtype, self._products)
         for _, items in self.work(c):
             for item in items:
                 rows = item.chunk.rows
@@ -84,17 +87,21 @@ class Recurrence:
         values, wide_values = c.ub((half, dv), layer.dtype), c.ub((half, dv), isa.F32)
         room = c.ub((max(half, part), max(dk, dv)), isa.F32)
         sums, decay = c.ub((1, chunk), isa.F32), c.ub((1, half), isa.F32)
-        recipe, spread = Recipe(c), Spreader(c, layer.down, layer.across, half, dk)
+        recipe, spread = (
+            Recipe(c, self._recipes[c.core.number]),
+            Spreader(c, layer.down, layer.across, half, dk),
+        )
         loaded, rounded = Arrivals(c), isa.RoundMode.RINT
         keys_loaded, stored = Arrivals(c), c.flag(Pipe.MTE3, Pipe.S)
-        no_keys, no_values, no_sums = (cleared(recipe, tile) for tile in (keys, values, sums))
-        known = wide_update = room  # what came from the cube, widened
+        no_keys, no_values, no_sums = (
+            recipe.cleared(name, tile) for name, tile in (("keys", keys), ("values", values), ("sums", sums))
+        )
 
-        recipe.run(isa.Duplicate, size, dst=state, scalar=0.0)
-        recipe.run(isa.Cast, size, dst=narrow_state, src=state, mode=rounded)
-        begin = recipe.macro()
+        def clear_state() -> None:
+            recipe.run(isa.Duplicate, size, dst=state, scalar=0.0)
+            recipe.run(isa.Cast, size, dst=narrow_state, src=state, mode=rounded)
 
-        def scale_keys(rows: int) -> Macro:
+        def scale_keys(rows: int) -> None:
             recipe.run(isa.Cast, keys_size, dst=wide_keys, src=keys)
             if layer.gate:
                 recipe.read(_LAST, sums.flat(rows - 1, 1))
@@ -104,26 +111,27 @@ class Recurrence:
                 recipe.run(isa.Exp, chunk, dst=sums, src=sums)
                 rows_of = spread.across(recipe, decay, room, _REG)
                 recipe.tiles(isa.Mul, half, dk, wide_keys, src0=plane(wide_keys), src1=rows_of)
-            return recipe.macro()
 
-        def shrink(rows: int) -> Macro:
+        def shrink_state(rows: int) -> None:
             recipe.read(_LAST, sums.flat(rows - 1, 1))
             recipe.run(isa.Muls, size, dst=state, src=state, scalar=isa.Reg(_LAST))
-            return recipe.macro()
 
-        recipe.run(isa.Cast, values_size, dst=wide_values, src=values)
-        widen = recipe.macro()
-        recipe.run(isa.Cast, values_size, dst=known, src=values)
-        recipe.run(isa.Sub, values_size, dst=wide_values, src0=wide_values, src1=known)
-        recipe.run(isa.Cast, values_size, dst=values, src=wide_values, mode=rounded)
-        recipe.run(isa.Cast, keys_size, dst=keys, src=wide_keys, mode=rounded)
-        subtract = recipe.macro()
-        recipe.run(isa.Cast, size, dst=wide_update, src=narrow_state)
-        recipe.run(isa.Add, size, dst=state, src0=state, src1=wide_update)
-        recipe.run(isa.Cast, size, dst=narrow_state, src=state, mode=rounded)
-        add = recipe.macro()
-        scaling = {item.chunk.rows: scale_keys(item.chunk.rows) for _, mine in self.work(c) for item in mine}
-        shrinking = {rows: shrink(rows) for rows in scaling} if layer.gate else {}
+        def subtract_known() -> None:  # room takes what came from the cube, widened
+            recipe.run(isa.Cast, values_size, dst=room, src=values)
+            recipe.run(isa.Sub, values_size, dst=wide_values, src0=wide_values, src1=room)
+            recipe.run(isa.Cast, values_size, dst=values, src=wide_values, mode=rounded)
+            recipe.run(isa.Cast, keys_size, dst=keys, src=wide_keys, mode=rounded)
+
+        def add_update() -> None:
+            recipe.run(isa.Cast, size, dst=room, src=narrow_state)
+            recipe.run(isa.Add, size, dst=state, src0=state, src1=room)
+            recipe.run(isa.Cast, size, dst=narrow_state, src=state, mode=rounded)
+
+        def widen_values() -> None:
+            recipe.run(isa.Cast, values_size, dst=wide_values, src=values)
+
+        begin, widen = recipe.make("begin", clear_state), recipe.make("widen", widen_values)
+        subtract, add = recipe.make("subtract", subtract_known), recipe.make("add", add_update)
 
         def load_keys(item: Item) -> Steps:
             """Load half of the keys of a chunk, and its sums."""
@@ -149,7 +157,7 @@ class Recurrence:
                 yield from load_rows(no_values, values, source, mine, dv, heads * dv)
                 yield loaded.set
                 yield keys_loaded.take
-                yield scaling[rows]
+                yield recipe.make(("scale", rows), partial(scale_keys, rows))
                 yield loaded.take
                 yield widen
                 yield isa.CrossCoreWaitFlag(group=isa.Group.CUBE_VECTOR, id=KNOWN)
@@ -164,7 +172,7 @@ class Recurrence:
                 yield stored.set
                 yield stored.wait
                 if layer.gate:
-                    yield shrinking[rows]
+                    yield recipe.make(("shrink", rows), partial(shrink_state, rows))
                 if turn + 1 < len(items):
                     yield from load_keys(items[turn + 1])
                 yield isa.CrossCoreWaitFlag(group=isa.Group.CUBE_VECTOR, id=UPDATE)

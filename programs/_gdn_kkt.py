@@ -8,7 +8,7 @@ from npusim import Kernel, Macro, Pipe, isa
 
 from ._gdn import Layer, taken
 from ._gdn_cube import Products, load_matrix
-from ._gdn_vector import Arrivals, Recipe, Spreader, cleared, load_rows, plane
+from ._gdn_vector import Arrivals, Recipe, Spreader, load_rows, plane
 
 READY, TAKEN = 0, 2
 """Cross-core flags of the first of two slots."""
@@ -27,6 +27,8 @@ class KeyProducts:
 
     def __init__(self, layer: Layer) -> None:
         self._layer = layer
+        self._products: dict[object, Macro] = {}
+        self._recipes: dict[int, dict[object, Macro]] = {0: {}, 1: {}}
         chunk = layer.shape.chunk
         self._slots = layer.exchange("products", chunk, chunk, slots=2)
 
@@ -35,7 +37,7 @@ class KeyProducts:
         layer, shape = self._layer, self._layer.shape
         chunk, dk = shape.chunk, shape.dk
         keys = c.l1((chunk, dk), layer.dtype)
-        products = Products(c, max(chunk, dk), layer.dtype)
+        products = Products(c, max(chunk, dk), layer.dtype, self._products)
         items = layer.mine(c)
         for turn, item in enumerate(items):
             slot = turn % 2
@@ -61,31 +63,34 @@ class KeyProducts:
         )
         room, sums = c.ub((half, chunk), isa.F32), c.ub((1, chunk), isa.F32)
         beta, weight = c.ub((1, half), layer.dtype), c.ub((1, half), isa.F32)
-        recipe, spread = Recipe(c), Spreader(c, layer.down, layer.across, half, chunk)
+        recipe, spread = (
+            Recipe(c, self._recipes[c.core.number]),
+            Spreader(c, layer.down, layer.across, half, chunk),
+        )
         loaded = Arrivals(c)
         everything = isa.PipeBarrier(on=Pipe.ALL)
-        no_sums, no_beta = cleared(recipe, sums), cleared(recipe, beta)
+        no_sums, no_beta = recipe.cleared("sums", sums), recipe.cleared("beta", beta)
 
-        recipe.run(isa.Cast, half, dst=weight, src=beta)
-        if layer.gate:
-            recipe.run(isa.Ln, half, dst=weight, src=weight)
-            recipe.run(isa.Add, half, dst=weight, src0=weight, src1=sums.flat(first, half))
+        def weigh_rows() -> None:
+            recipe.run(isa.Cast, half, dst=weight, src=beta)
+            if layer.gate:
+                recipe.run(isa.Ln, half, dst=weight, src=weight)
+                recipe.run(isa.Add, half, dst=weight, src0=weight, src1=sums.flat(first, half))
             rows = spread.across(recipe, weight, factor, _REG)
-            columns = spread.down(recipe, sums, room)
-            recipe.tiles(isa.Sub, half, chunk, factor, src0=rows, src1=columns)
-            recipe.run(isa.Mins, half * chunk, dst=factor, src=factor, scalar=0.0)
-            recipe.run(isa.Exp, half * chunk, dst=factor, src=factor)
-            weigh = recipe.macro()
-            rows = plane(factor)
-        else:
-            rows = spread.across(recipe, weight, factor, _REG)
-            weigh = recipe.macro()
-        recipe.run(isa.Cast, half * chunk, dst=wide, src=narrow)
-        recipe.tiles(isa.Mul, half, chunk, wide, src0=plane(wide), src1=rows)
-        recipe.run(isa.Mul, half * chunk, dst=wide, src0=wide, src1=lower)
-        recipe.run(isa.Cast, half * chunk, dst=narrow, src=wide, mode=isa.RoundMode.RINT)
-        apply = recipe.macro()
+            if layer.gate:
+                columns = spread.down(recipe, sums, room)
+                recipe.tiles(isa.Sub, half, chunk, factor, src0=rows, src1=columns)
+                recipe.run(isa.Mins, half * chunk, dst=factor, src=factor, scalar=0.0)
+                recipe.run(isa.Exp, half * chunk, dst=factor, src=factor)
 
+        def scale_products() -> None:
+            rows = plane(factor) if layer.gate else spread.across_again(factor)
+            recipe.run(isa.Cast, half * chunk, dst=wide, src=narrow)
+            recipe.tiles(isa.Mul, half, chunk, wide, src0=plane(wide), src1=rows)
+            recipe.run(isa.Mul, half * chunk, dst=wide, src0=wide, src1=lower)
+            recipe.run(isa.Cast, half * chunk, dst=narrow, src=wide, mode=isa.RoundMode.RINT)
+
+        weigh, apply = recipe.make("weigh", weigh_rows), recipe.make("apply", scale_products)
         yield isa.copy_in(lower, layer.lower.flat(first * chunk, half * chunk))
         yield from loaded.wait()
         yield isa.PipeBarrier(on=Pipe.ALL)

@@ -8,7 +8,7 @@ from npusim import Kernel, Macro, Pipe, isa
 
 from ._gdn import Layer
 from ._gdn_cube import Products, load_matrix
-from ._gdn_vector import Arrivals, Recipe, Spreader, cleared, load_rows, plane
+from ._gdn_vector import Arrivals, Recipe, Spreader, load_rows, plane
 
 SCORES, GATED, LOCAL, DONE = 0, 1, 2, 3
 """Cross-core flags: both products of queries, scores with decay, scores times values, and the result."""
@@ -25,6 +25,8 @@ class Output:
 
     def __init__(self, layer: Layer) -> None:
         self._layer = layer
+        self._products: dict[object, Macro] = {}
+        self._recipes: dict[int, dict[object, Macro]] = {0: {}, 1: {}}
         shape = layer.shape
         self._scores = layer.exchange("scores", shape.chunk, shape.chunk)
         self._past = layer.exchange("past", shape.chunk, shape.dv)
@@ -38,7 +40,7 @@ class Output:
         queries, keys = c.l1((chunk, dk), layer.dtype), c.l1((chunk, dk), layer.dtype)
         state, values = c.l1((dk, dv), layer.dtype), c.l1((chunk, dv), layer.dtype)
         gated = c.l1((chunk, chunk), layer.dtype)
-        products = Products(c, max(chunk, dk, dv), layer.dtype)
+        products = Products(c, max(chunk, dk, dv), layer.dtype, self._products)
         items = layer.mine(c)
         for turn, item in enumerate(items):
             rows = item.chunk.rows
@@ -75,11 +77,14 @@ class Output:
         past, wide_past = c.ub((half, dv), layer.dtype), c.ub((half, max(chunk, dv)), isa.F32)
         result = c.ub((half, dv), layer.dtype)
         sums, weight = c.ub((1, chunk), isa.F32), c.ub((1, half), isa.F32)
-        recipe, spread = Recipe(c), Spreader(c, layer.down, layer.across, half, chunk)
+        recipe, spread = (
+            Recipe(c, self._recipes[c.core.number]),
+            Spreader(c, layer.down, layer.across, half, chunk),
+        )
         loaded, later, rounded = Arrivals(c), Arrivals(c), isa.RoundMode.RINT
-        no_sums = cleared(recipe, sums)
+        no_sums = recipe.cleared("sums", sums)
 
-        if layer.gate:
+        def work_out_decay() -> None:
             rows = spread.across(recipe, sums.flat(first, half), wide_past, _REG)
             columns = spread.down(recipe, sums, factor)
             recipe.tiles(isa.Sub, half, chunk, factor, src0=rows, src1=columns)
@@ -87,21 +92,26 @@ class Output:
             recipe.run(isa.Exp, size, dst=factor, src=factor)
             recipe.run(isa.Mul, size, dst=factor, src0=factor, src1=causal)
             recipe.run(isa.Exp, half, dst=weight, src=sums.flat(first, half))
-            decay = recipe.macro()
-        mask = factor if layer.gate else causal
-        recipe.run(isa.Cast, size, dst=wide_scores, src=scores)
-        recipe.run(isa.Mul, size, dst=wide_scores, src0=wide_scores, src1=mask)
-        recipe.run(isa.Cast, size, dst=scores, src=wide_scores, mode=rounded)
-        apply = recipe.macro()
-        recipe.run(isa.Cast, width, dst=wide_past, src=past)
-        if layer.gate:
-            rows = spread.across(recipe, weight, factor, _REG, dv)
-            recipe.tiles(isa.Mul, half, dv, wide_past, src0=plane(wide_past), src1=rows)
-        scale = recipe.macro()
-        recipe.run(isa.Cast, width, dst=wide_scores, src=result)
-        recipe.run(isa.Add, width, dst=wide_past, src0=wide_past, src1=wide_scores)
-        recipe.run(isa.Cast, width, dst=result, src=wide_past, mode=rounded)
-        combine = recipe.macro()
+
+        def apply_decay() -> None:
+            mask = factor if layer.gate else causal
+            recipe.run(isa.Cast, size, dst=wide_scores, src=scores)
+            recipe.run(isa.Mul, size, dst=wide_scores, src0=wide_scores, src1=mask)
+            recipe.run(isa.Cast, size, dst=scores, src=wide_scores, mode=rounded)
+
+        def scale_past() -> None:
+            recipe.run(isa.Cast, width, dst=wide_past, src=past)
+            if layer.gate:
+                rows = spread.across(recipe, weight, factor, _REG, dv)
+                recipe.tiles(isa.Mul, half, dv, wide_past, src0=plane(wide_past), src1=rows)
+
+        def add_both() -> None:
+            recipe.run(isa.Cast, width, dst=wide_scores, src=result)
+            recipe.run(isa.Add, width, dst=wide_past, src0=wide_past, src1=wide_scores)
+            recipe.run(isa.Cast, width, dst=result, src=wide_past, mode=rounded)
+
+        decay, apply = recipe.make("decay", work_out_decay), recipe.make("apply", apply_decay)
+        scale, combine = recipe.make("scale", scale_past), recipe.make("combine", add_both)
 
         yield isa.copy_in(causal, layer.causal.flat(first * chunk, size))
         yield from loaded.wait()

@@ -9,7 +9,7 @@ from npusim.program.core import LaunchKind
 from npusim.units import BLOCK_BYTES, align_up, ceil_div
 
 from ._gdn import Layer, Steps
-from ._gdn_vector import Arrivals, Recipe, cleared, load_rows
+from ._gdn_vector import Arrivals, Recipe, load_rows
 
 _ROWS = 16
 
@@ -23,6 +23,7 @@ class Prepare:
 
     def __init__(self, layer: Layer, per_cube: int) -> None:
         self._layer, self._per_cube = layer, per_cube
+        self._recipes: dict[object, Macro] = {}
 
     def cube(self, c: Kernel) -> Iterator[isa.Instruction | Macro]:
         """Yield nothing: the cubes have no part in it."""
@@ -33,7 +34,7 @@ class Prepare:
         layer, shape = self._layer, self._layer.shape
         number = c.block if c.launch is LaunchKind.VECTOR else c.block * self._per_cube + c.core.number
         chunks = [chunk for mine in shape.sequences for chunk in mine]
-        recipe, loaded = Recipe(c), Arrivals(c)
+        recipe, loaded = Recipe(c, self._recipes), Arrivals(c)
         turns = []
         if layer.gate:
             turns.append((_Turned(c, recipe, shape.chunk, shape.heads, isa.F32), layer.g, layer.sums))
@@ -58,8 +59,7 @@ class _Turned:
         self._width = align_up(heads, self._lanes)
         self._given = c.ub((chunk, self._width), dtype)
         self._found = c.ub((self._width, chunk), dtype)
-        self._clear = cleared(recipe, self._given)
-        self._recipes: dict[int, Macro] = {}
+        self._clear = recipe.cleared(dtype.short, self._given)
 
     def load(self, source: isa.Tile, rows: int) -> Steps:
         """Load the numbers of some tokens."""
@@ -67,15 +67,16 @@ class _Turned:
 
     def recipe(self, rows: int) -> Macro:
         """Return what sums up so many rows and turns the tile."""
-        if rows not in self._recipes:
+
+        def record() -> None:
             if self.dtype is isa.F32:
                 for r in range(1, rows):
                     here = self._given[r]
                     self._maker.run(isa.Add, self._width, dst=here, src0=here, src1=self._given[r - 1])
             for block in range(self._width // self._lanes):
                 self._maker.add(self._turn(block))
-            self._recipes[rows] = self._maker.macro()
-        return self._recipes[rows]
+
+        return self._maker.make((self.dtype, rows), record)
 
     def _turn(self, block: int) -> isa.Instruction:
         """Turn what belongs to the heads of one block of 32 bytes, 16 tokens a repeat."""

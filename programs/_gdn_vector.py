@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from npusim import Kernel, Macro, Pipe, isa
@@ -42,10 +43,12 @@ class Recipe:
     """Records vector instructions that depend on each other, each with its mode and mask.
 
     What has been recorded becomes one macro, behind which the scalar unit waits for the vector unit, so that
-    whatever it issues next follows.
+    whatever it issues next follows. `made` keeps macros by name for the cores of a launch, which must reserve
+    the same in the same order.
     """
 
-    def __init__(self, c: Kernel) -> None:
+    def __init__(self, c: Kernel, made: dict[object, Macro]) -> None:
+        self._made = made
         self._ops: list[isa.Instruction] = []
         self._mode: tuple[bool, int] | None = None
         self.done, self.go = c.flag(Pipe.V, Pipe.S), c.flag(Pipe.S, Pipe.V)
@@ -119,11 +122,18 @@ class Recipe:
         """Keep what follows behind what was recorded."""
         self._ops.append(isa.PipeBarrier(on=Pipe.V))
 
-    def macro(self) -> Macro:
-        """Return what was recorded, and start anew."""
-        self.wait()
-        made, self._ops, self._mode = Macro(self._ops), [], None
-        return made
+    def make(self, name: object, record: Callable[[], None]) -> Macro:
+        """Return the macro of a name; `record` records what it does, where no core did so before."""
+        if name not in self._made:
+            record()
+            self.wait()
+            self._made[name], self._ops, self._mode = Macro(self._ops), [], None
+        return self._made[name]
+
+    def cleared(self, name: str, tile: isa.Tile) -> Macro:
+        """Return the macro that fills a tile with zeros."""
+        words = tile.as_type(isa.U16)
+        return self.make(("clear", name), lambda: self.run(isa.Duplicate, words.size, dst=words, scalar=0))
 
     def _enter(self, counter: bool, mask: int) -> None:
         if self._mode == (counter, mask):
@@ -159,9 +169,13 @@ class Spreader:
         """Spread a number over each row; `room` is a tile that rows may take."""
         if self._across == "blocks":
             r.blocks(self._blocks, src, self._rows)
-            return column(self._blocks)
-        r.scalars(room, src, self._rows, columns or self._columns, reg)
-        return plane(room)
+        else:
+            r.scalars(room, src, self._rows, columns or self._columns, reg)
+        return self.across_again(room)
+
+    def across_again(self, room: isa.Tile) -> Spread:
+        """Return what was spread last, with the same room."""
+        return column(self._blocks) if self._across == "blocks" else plane(room)
 
 
 class Arrivals:
@@ -199,10 +213,3 @@ def load_rows(clear: Macro, dst: isa.Tile, src: isa.Operand, rows: int, columns:
             dst_gap=(whole[1] * size - ceil_div(used, BLOCK_BYTES) * BLOCK_BYTES) // BLOCK_BYTES,
             right_pad=-used % BLOCK_BYTES // size,
         )
-
-
-def cleared(r: Recipe, tile: isa.Tile) -> Macro:
-    """Return the recipe that fills a tile with zeros."""
-    words = tile.as_type(isa.U16)
-    r.run(isa.Duplicate, words.size, dst=words, scalar=0)
-    return r.macro()

@@ -8,7 +8,7 @@ from npusim import Kernel, Macro, Pipe, isa
 
 from ._gdn import Layer, Steps
 from ._gdn_cube import Products, load_matrix
-from ._gdn_vector import Arrivals, Recipe, Spreader, cleared, load_rows, plane
+from ._gdn_vector import Arrivals, Recipe, Spreader, load_rows, plane
 
 VALUES, KEYS, VALUES_FREE, KEYS_FREE = 0, 1, 2, 3
 """Cross-core flags: factors of values and of keys are there, and may be overwritten."""
@@ -25,6 +25,8 @@ class Weighted:
 
     def __init__(self, layer: Layer) -> None:
         self._layer = layer
+        self._products: dict[object, Macro] = {}
+        self._recipes: dict[int, dict[object, Macro]] = {0: {}, 1: {}}
         chunk = layer.shape.chunk
         self._factors = layer.exchange("factors", chunk, chunk, slots=2)
 
@@ -34,7 +36,7 @@ class Weighted:
         chunk, dk, dv, heads = shape.chunk, shape.dk, shape.dv, shape.heads
         keys, values = c.l1((chunk, dk), layer.dtype), c.l1((chunk, dv), layer.dtype)
         factors = [c.l1((chunk, chunk), layer.dtype) for _ in range(2)]
-        products = Products(c, max(chunk, dk, dv), layer.dtype)
+        products = Products(c, max(chunk, dk, dv), layer.dtype, self._products)
         ways = (
             (VALUES, VALUES_FREE, values, dv, layer.u),
             (KEYS, KEYS_FREE, keys, dk, layer.w),
@@ -64,26 +66,32 @@ class Weighted:
         wide, other, room = (c.ub((half, chunk), isa.F32) for _ in range(3))
         beta, weight = c.ub((1, chunk), layer.dtype), c.ub((1, chunk), isa.F32)
         sums = c.ub((1, chunk), isa.F32)
-        recipe, spread = Recipe(c), Spreader(c, layer.down, layer.across, half, chunk)
+        recipe, spread = (
+            Recipe(c, self._recipes[c.core.number]),
+            Spreader(c, layer.down, layer.across, half, chunk),
+        )
         loaded = Arrivals(c)
         everything = isa.PipeBarrier(on=Pipe.ALL)
-        no_rows, no_beta, no_sums = (cleared(recipe, tile) for tile in (inverse, beta, sums))
-        narrow = isa.RoundMode.RINT
-        size = half * chunk
+        no_rows, no_beta, no_sums = (
+            recipe.cleared(name, tile) for name, tile in (("rows", inverse), ("beta", beta), ("sums", sums))
+        )
+        narrow, size = isa.RoundMode.RINT, half * chunk
 
-        recipe.run(isa.Cast, chunk, dst=weight, src=beta)
-        columns = spread.down(recipe, weight, room)
-        recipe.run(isa.Cast, size, dst=wide, src=inverse)
-        recipe.tiles(isa.Mul, half, chunk, other, src0=plane(wide), src1=columns)
-        recipe.run(isa.Cast, size, dst=scaled, src=other, mode=narrow)
-        for_values = recipe.macro()
-        if layer.gate:
+        def scale_for_values() -> None:
+            recipe.run(isa.Cast, chunk, dst=weight, src=beta)
+            columns = spread.down(recipe, weight, room)
+            recipe.run(isa.Cast, size, dst=wide, src=inverse)
+            recipe.tiles(isa.Mul, half, chunk, other, src0=plane(wide), src1=columns)
+            recipe.run(isa.Cast, size, dst=scaled, src=other, mode=narrow)
+
+        def scale_for_keys() -> None:
             recipe.run(isa.Exp, chunk, dst=sums, src=sums)
             recipe.run(isa.Mul, chunk, dst=sums, src0=sums, src1=weight)
             columns = spread.down(recipe, sums, room)
             recipe.tiles(isa.Mul, half, chunk, wide, src0=plane(wide), src1=columns)
             recipe.run(isa.Cast, size, dst=scaled, src=wide, mode=narrow)
-            for_keys = recipe.macro()
+
+        for_values, for_keys = recipe.make("values", scale_for_values), recipe.make("keys", scale_for_keys)
 
         def hand_over(number: int, ready: int, free: int, turn: int) -> Steps:
             if turn:
