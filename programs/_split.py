@@ -20,6 +20,7 @@ from npusim.units import align_up, ceil_div
 
 from ._carries import COUNTING, PART, Body, Item, Pieces, Steps
 from ._cube_scan import RowScan
+from ._kept import CubeAgain, Kept
 from ._mcscan import CubeSide, Method, Scan, VectorSide
 from ._multi_core import Arena, Exchange, span
 from ._prefix_sum import rows_bound
@@ -146,7 +147,7 @@ class Counts:
             return
 
         def on_cube(c: Kernel) -> Steps:
-            side = CubeSide(scan, c)
+            side = CubeAgain(scan, c)
             yield from side.start()
             yield from cube(c, side)
             yield from side.stop()
@@ -165,6 +166,7 @@ class CoreCounts:
         """Pieces of the core."""
         self.total = 0
         """Ones of the whole mask, once `run` has ended."""
+        self.kept = Kept()
 
     def start(self) -> Steps:
         """Give all buffers free."""
@@ -214,7 +216,8 @@ class CoreScan(CoreCounts):
     def run(self) -> Steps:
         """Scan the mask."""
         yield from self.c.counter(self.counts.piece)
-        yield from self._side.run()
+        # each piece of the mask is loaded twice, so the two buffers have their turns as the time before
+        yield from self.kept.again("run", self._side.run)
         yield from self.c.sync_all()
         self.total = yield from self._read(self.counts.n)
 
@@ -225,10 +228,15 @@ class CoreScan(CoreCounts):
     def _read(self, end: int) -> Generator[Item, Any, int]:
         if not end:
             return 0
+        clean, read = self.kept.again(("read", end), lambda: self._reads(end))
+        yield clean
+        value = yield read
+        return known(value, self.counts.ones(end))
+
+    def _reads(self, end: int) -> Steps:
         last = self._positions.flat(end - 1, 1)
         yield isa.DataCacheCleanAndInvalid(at=last)
-        value = yield isa.GetValue(reg=PART.index, src=last)
-        return known(value, self.counts.ones(end))
+        yield isa.GetValue(reg=PART.index, src=last)
 
 
 class CoreSums(CoreCounts):
@@ -238,7 +246,7 @@ class CoreSums(CoreCounts):
         super().__init__(counts, c, c.block)
         self._pieces = Pieces(c, counts.piece, isa.S32, 2, counts.bodies, self.arena.ub)
         self._exchange = Exchange(c, counts.sums, c.block)
-        self._before = 0
+        self._before = self._loads = 0
 
     def start(self) -> Steps:
         """Give all buffers free."""
@@ -250,20 +258,24 @@ class CoreSums(CoreCounts):
 
     def run(self) -> Steps:
         """Sum the core's share, and the shares of the cores before."""
-        size, mask, pieces = self.counts.piece, self.counts.mask, self._pieces
-        yield from self.c.counter(size)
+        yield from self.c.counter(self.counts.piece)
         yield from self._exchange.start()
-        for start, stop in self.spans:
-            part = mask.flat(start, stop - start)
-            load = pieces.load(part) if part.size == size else pieces.load_short(part, size)
-            slot = yield from load
-            yield from pieces.sum_up(slot, size, isa.S8)
+        yield from self.kept.again(("sum", self._loads % 2), self._sum)  # by the buffer of the first piece
+        self._loads += len(self.spans)
         yield from self._exchange.publish()
         yield from self.c.sync_all()
         before, total = yield from self._exchange.collect_all()
         first = self.spans[0][0] if self.spans else 0
         self._before = known(before, self.counts.ones(first))
         self.total = known(total, self.counts.ones(self.counts.n))
+
+    def _sum(self) -> Steps:
+        size, mask, pieces = self.counts.piece, self.counts.mask, self._pieces
+        for start, stop in self.spans:
+            part = mask.flat(start, stop - start)
+            load = pieces.load(part) if part.size == size else pieces.load_short(part, size)
+            slot = yield from load
+            yield from pieces.sum_up(slot, size, isa.S8)
 
     def before(self, start: int) -> Generator[Item, Any, int]:
         """Return what is known already."""
@@ -300,6 +312,8 @@ class Splitter:
         self._out = [[ub(size, dtype) for dtype in types] for _ in self._bits]
         self._loaded, self._free = c.flag(Pipe.MTE2, Pipe.V), c.flag(Pipe.V, Pipe.MTE2)
         self._packed, self._stored = c.flag(Pipe.V, Pipe.MTE3), c.flag(Pipe.MTE3, Pipe.V)
+        self._kept_stores: dict[object, dict[int, tuple[tuple[Span, ...], Body]]] = {}
+        """Places and stores of every piece by target: without values they are the same in every pass."""
         self._gathers = [
             isa.GatherMask(dst=out, src=source, bits=bits.as_type(WORDS[out.dtype.size]))
             for bits, outs in zip(self._bits, self._out, strict=True)
@@ -312,8 +326,11 @@ class Splitter:
         yield self._free.set
         yield self._stored.set
         spans = counts.spans
-        sources = [source for source, _ in arrays]
-        yield from self._load(mask, sources, spans[:1])
+        sources, targets = [source for source, _ in arrays], [target for _, target in arrays]
+        kept_stores = self._kept_stores.setdefault(tuple(targets), {})
+        loads = counts.kept.again(("load", *sources), lambda: self._loads(mask, sources))
+        ahead = 3 + len(sources)
+        yield from loads[:ahead]
         for i, (start, stop) in enumerate(spans):
             count = stop - start
             yield counts.once(self._make_bits, count)
@@ -323,19 +340,26 @@ class Splitter:
             kept = counts.count(known((yield from self._pack()), declared))
             yield self._free.set
             yield self._packed.set
-            yield from self._load(mask, sources, spans[i + 1 : i + 2])
+            yield from loads[(i + 1) * ahead : (i + 2) * ahead]
             yield self._packed.wait
-            places = [(before, kept), (counts.total + start - before, count - kept)]
-            for (first, size), outs in zip(places, self._out, strict=False):
-                for out, (_, target) in zip(outs, arrays, strict=True):
-                    if size:
-                        yield isa.copy_out(target.flat(first, size), out.flat(0, size))
+            places = ((before, kept), (counts.total + start - before, count - kept))
+            if kept_stores.get(i, ((), ()))[0] != places:
+                kept_stores[i] = (places, tuple(self._stores(places, targets)))
+            yield from kept_stores[i][1]
             yield self._stored.set
         yield self._free.wait
         yield self._stored.wait
 
-    def _load(self, mask: isa.Tile, sources: list[isa.Tile], spans: list[Span]) -> Steps:
-        for start, stop in spans:
+    def _stores(self, places: tuple[Span, ...], targets: list[isa.Tile]) -> Steps:
+        """Store packed elements at the places (first, count) of those with a one and those with a zero."""
+        for (first, size), outs in zip(places, self._out, strict=False):
+            for out, target in zip(outs, targets, strict=True):
+                if size:
+                    yield isa.copy_out(target.flat(first, size), out.flat(0, size))
+
+    def _loads(self, mask: isa.Tile, sources: list[isa.Tile]) -> Steps:
+        """Load the pieces of the core, each with so many instructions."""
+        for start, stop in self._counts.spans:
             count = stop - start
             yield self._free.wait
             yield isa.copy_in(self._mask.flat(0, count), mask.flat(start, count))

@@ -12,7 +12,7 @@ from npusim import Builder, Expected, Kernel, Pipe, isa, program
 from npusim.isa.vector.lanes import VectorInstruction
 from npusim.units import ceil_div
 
-from ._carries import COUNTING, Steps
+from ._carries import COUNTING, Item, Steps
 from ._mcscan import CubeSide
 from ._split import CoreCounts, Counts, Generation, Side, Splitter, evenly
 
@@ -163,14 +163,24 @@ class Keys:
 
     def _change(self, source: isa.Tile, target: isa.Tile, make: Made, *which: object) -> Steps:
         """Load, compute and store the pieces of the core."""
-        for start, stop in self._counts.spans:
-            count, slot = stop - start, self._turn
+        copies = self._counts.kept.again(
+            ("change", source, target, self._turn), lambda: self._copies(source, target)
+        )
+        for (start, stop), load, store in zip(self._counts.spans, copies[::2], copies[1::2], strict=True):
+            slot = self._turn
             yield self._free[slot].wait
-            part = source.flat(start, count)
-            yield isa.copy_in(self._in[slot].as_type(source.dtype).flat(0, count), part)
+            yield load
             yield self._loaded[slot].set
-            yield self._counts.once(self._loaded_body, make, slot, count, *which)
-            yield from self._store(target.flat(start, count))
+            yield self._counts.once(self._loaded_body, make, slot, stop - start, *which)
+            yield from self._store(store)
+
+    def _copies(self, source: isa.Tile, target: isa.Tile) -> Ops:
+        """Yield the load and the store of every piece of the core."""
+        for i, (start, stop) in enumerate(self._counts.spans, self._turn):
+            count = stop - start
+            given, made = self._in[i % 2].as_type(source.dtype), self._out[i % 2].as_type(target.dtype)
+            yield isa.copy_in(given.flat(0, count), source.flat(start, count))
+            yield isa.copy_out(target.flat(start, count), made.flat(0, count))
 
     def _make(self, target: isa.Tile, make: Made, *which: object) -> Steps:
         """Compute and store a piece."""
@@ -179,13 +189,15 @@ class Keys:
         yield self._stored[slot].wait
         yield from make(slot, *which)
         yield self._done[slot].set
-        yield from self._store(target)
+        yield from self._store(
+            isa.copy_out(target, self._out[slot].as_type(target.dtype).flat(0, target.size))
+        )
 
-    def _store(self, target: isa.Tile) -> Steps:
+    def _store(self, copy: Item) -> Steps:
         slot = self._turn
         self._turn = 1 - slot
         yield self._done[slot].wait
-        yield isa.copy_out(target, self._out[slot].as_type(target.dtype).flat(0, target.size))
+        yield copy
         yield self._stored[slot].set
 
     def _fill(self, word: int) -> Ops:

@@ -26,7 +26,19 @@ _KEPT = 1 << 16
 class Step:
     """One instruction in one state, reduced to what the recurrence needs."""
 
-    __slots__ = ("changes", "code", "cycles", "latency", "line", "op", "pipe", "returns", "state", "transfer")
+    __slots__ = (
+        "after",
+        "changes",
+        "code",
+        "cycles",
+        "latency",
+        "line",
+        "op",
+        "pipe",
+        "returns",
+        "state",
+        "transfer",
+    )
 
     def __init__(self, chip: Chip, op: Instruction, state: State) -> None:
         self.op = op
@@ -35,6 +47,8 @@ class Step:
         self.code = _CODES[op.kind]
         self.returns = op.returns_value
         self.changes = op.kind is Kind.STATE
+        self.after: State | None = None
+        """Control state behind it, once it is known."""
         self.cycles = self.latency = 0
         self.transfer: Transfer | None = None
         self.line: tuple[int, int] | None = None
@@ -179,7 +193,11 @@ class Recurrence:
         self._ids = [c.core for c in self._chains]
         self._cross: dict[tuple[CoreId, int, CoreId], deque[int]] = defaultdict(deque)
         self._steps: dict[int, Step] = {}
-        self._macros: dict[tuple[int, State], _Known | None] = {}
+        """What every instruction was the last time, by its identity; its state may be another."""
+        self._kept: dict[tuple[int, int], Step] = {}
+        self._macros: dict[tuple[int, int], _Known | None] = {}
+        self._states: dict[State, State] = {RESET: RESET}
+        """One object for every state, so that they are told apart by identity."""
         self._moved = False
         flags = chip.flags
         group, everyone = chip.cycles(flags.group_latency_ns), chip.cycles(flags.all_latency_ns)
@@ -250,7 +268,7 @@ class Recurrence:
         elif step.code == _SCALAR:
             chain.issue += step.cycles
             if step.changes:
-                chain.state = op.update(chain.state)
+                chain.state = self._changed(step)
         elif not self._scalar(chain, step, chain.issue + self._issue):
             return False
         if chain.woken:
@@ -288,9 +306,12 @@ class Recurrence:
         return True
 
     def _known(self, macro: Macro, state: State) -> _Known | None:
-        key = (id(macro), state)
+        key = (id(macro), id(state))
         if key not in self._macros:
-            self._macros[key] = _study(macro, state, self._chip)
+            known = _study(macro, state, self._chip)
+            if known is not None:
+                known = known._replace(after=self._states.setdefault(known.after, known.after))
+            self._macros[key] = known
         return self._macros[key]
 
     def _replay(self, chain: Chain, known: _Known, times: _Times) -> None:
@@ -311,13 +332,21 @@ class Recurrence:
         self._moved = True
 
     def _step(self, op: Instruction, state: State) -> Step:
-        found = self._steps.get(id(op))
-        if found is not None and found.state == state:
-            return found
-        if len(self._steps) >= _KEPT:
-            self._steps.clear()
-        found = self._steps[id(op)] = Step(self._chip, op, state)
+        key = (id(op), id(state))
+        found = self._kept.get(key)
+        if found is None:
+            if len(self._kept) >= _KEPT:
+                self._kept.clear()
+                self._steps.clear()
+            found = self._kept[key] = Step(self._chip, op, state)
+        self._steps[id(op)] = found
         return found
+
+    def _changed(self, step: Step) -> State:
+        if step.after is None:
+            state = step.op.update(step.state)
+            step.after = self._states.setdefault(state, state)
+        return step.after
 
     def _value(self, chain: Chain) -> bool:
         """Let the value of the last instruction come back; False while its pipe has not got to it."""

@@ -46,6 +46,7 @@ class Lowered:
     """One instruction in one state, as the timing machine sees it."""
 
     __slots__ = (
+        "after",
         "changes",
         "code",
         "confidence",
@@ -69,6 +70,8 @@ class Lowered:
         self.code: Code = Code.BARRIER
         self.changes = op.kind is Kind.STATE
         """Whether it changes the control state."""
+        self.after: State | None = None
+        """Control state behind it, once it is known."""
         self.flag: tuple[Pipe, Pipe, int] | None = None
         """Flag that it sets or waits for."""
         self.cycles = 0
@@ -93,24 +96,28 @@ class Lowering:
     def __init__(self, chip: Chip) -> None:
         self._chip = chip
         self._states: dict[State, State] = {RESET: RESET}
-        self._kept: dict[int, Lowered] = {}
-        self.find = self._kept.get
+        self._kept: dict[tuple[int, int], Lowered] = {}
+        self._last: dict[int, Lowered] = {}
+        self.find = self._last.get
         """Look a lowered instruction up by the identity of the instruction; its state may be another."""
         self.tally = Tally()
 
     def lower(self, op: Instruction, state: State) -> Lowered:
-        """Lower an instruction that is not kept for its state.
+        """Lower an instruction that was not found for its state, or return what is kept for it.
 
-        Raises `OperandError` where it has no cost because it breaks a rule.
+        States are those of `changed`, so that they are told apart by identity. Raises `OperandError` where
+        it has no cost because it breaks a rule.
         """
-        low = self.make(op, state)
-        if len(self._kept) >= _KEPT:
-            self.count()
-            self._kept.clear()
-        old = self._kept.get(id(op))
-        if old is not None:
-            self.tally.add(old)
-        self._kept[id(op)] = low
+        key = (id(op), id(state))
+        low = self._kept.get(key)
+        if low is None:
+            low = self.make(op, state)
+            if len(self._kept) >= _KEPT:
+                self.count()
+                self._kept.clear()
+                self._last.clear()
+            self._kept[key] = low
+        self._last[id(op)] = low
         return low
 
     def make(self, op: Instruction, state: State) -> Lowered:
@@ -146,8 +153,10 @@ class Lowering:
 
     def changed(self, low: Lowered) -> State:
         """Return the control state behind an instruction that changes it."""
-        state = low.op.update(low.state)
-        return self._states.setdefault(state, state)
+        if low.after is None:
+            state = low.op.update(low.state)
+            low.after = self._states.setdefault(state, state)
+        return low.after
 
     def count(self) -> None:
         """Add all kept instructions to the tally, each as often as it was issued since."""
