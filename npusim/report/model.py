@@ -91,6 +91,12 @@ class LaunchPart(Part):
     name: str
     cycles: int
     cores: int
+    time_us: float | None = None
+    """Device time with the start of the launch; those of all launches add up to the report's. Null in reports
+    that were written before there was this field, as is the share.
+    """
+    share: float | None = None
+    """Part of the device time of all launches."""
 
 
 class PipePart(Part):

@@ -257,13 +257,12 @@ def _report(
     lost: NotFinitePart | None = None,
 ) -> Report:
     total = sum(t.cycles for t in timings)
-    launches = [
-        LaunchPart(name=t.name, cycles=t.cycles, cores=len({c.core for c in t.clocks})) for t in timings
-    ]
     start = chip.launch
     ai_cores = [len({c.core.group for c in t.clocks}) for t in timings]
-    overhead = sum(start.device_us + start.device_per_ai_core_us * (n - 1) for n in ai_cores)
+    starts = [start.device_us + start.device_per_ai_core_us * (n - 1) for n in ai_cores]
+    overhead = sum(starts)
     time_us = cycles_to_us(total, chip.clock_mhz) + overhead
+    launches = [_launch(chip, t, begin, time_us) for t, begin in zip(timings, starts, strict=True)]
     return Report(
         run_id=identity.digest(),
         model_revision=MODEL_REVISION,
@@ -289,6 +288,17 @@ def _report(
         ),
         bounds=BoundsPart(**bounds._asdict(), binding=bounds.binding),
         confidence=_confidence(timings),
+    )
+
+
+def _launch(chip: Chip, timed: LaunchTiming, start_us: float, total_us: float) -> LaunchPart:
+    us = cycles_to_us(timed.cycles, chip.clock_mhz) + start_us
+    return LaunchPart(
+        name=timed.name,
+        cycles=timed.cycles,
+        cores=len({c.core for c in timed.clocks}),
+        time_us=round(us, 6),
+        share=round(us / total_us, 6) if total_us else 0.0,
     )
 
 

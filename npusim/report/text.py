@@ -12,6 +12,8 @@ from npusim.units import grouped
 
 _LABEL = 12
 _CAUSES = ("work", "flag", "cross_core", "barrier", "link", "issue", "queue", "tail")
+_LAUNCHES = 8
+"""Names of launches that are told one by one."""
 _FEW_CORES = 3
 """Up to here every core has its own lines; a cube core and its two vector cores are that many."""
 _LEAST_WORK = 0.001
@@ -187,17 +189,24 @@ def _time(report: Report) -> str:
 
 
 def _launches(report: Report) -> str:
-    cycles: Counter[str] = Counter()
+    """Tell the times of the launches by name, the longest first, with what starts them."""
+    times: dict[str, float] = defaultdict(float)
     often: Counter[str] = Counter()
     for part in report.launches:
-        cycles[part.name] += part.cycles
+        # a report from before launches had times tells cycles only
+        times[part.name] += part.cycles / report.clock_mhz if part.time_us is None else part.time_us
         often[part.name] += 1
+    total = sum(times.values()) or 1.0
+    order = sorted(times, key=lambda name: -times[name])
     words = [
-        f"{name}{f' ({often[name]} times)' if often[name] > 1 else ''} {grouped(n)}"
-        for name, n in cycles.most_common(8)
+        f"{name}{f' ({often[name]} times)' if often[name] > 1 else ''} {_duration(times[name])}, "
+        f"{_percent(times[name] / total)}"
+        for name in order[:_LAUNCHES]
     ]
-    more = f" and {len(cycles) - 8} others" if len(cycles) > 8 else ""
-    return f"cycles of {', '.join(words)}{more}"
+    if order[_LAUNCHES:]:
+        rest = sum(times[name] for name in order[_LAUNCHES:])
+        words.append(f"{len(order[_LAUNCHES:])} others {_duration(rest)}, {_percent(rest / total)}")
+    return "; ".join(words)
 
 
 def _memory(report: Report) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from npusim import load_chip, simulate
+from npusim import Builder, isa, load_chip, program, simulate
 from npusim.program.discover import find_program
 from npusim.report.checked import CheckReport, check
 from npusim.report.model import Report, Values
@@ -180,13 +180,38 @@ def test_times() -> None:
 
 def test_launches() -> None:
     launches = [
-        {"name": name, "cycles": cycles, "cores": 1} for name, cycles in (("a", 5), ("b", 90), ("a", 6))
+        {"name": name, "cycles": 1, "cores": 1, "time_us": us, "share": 0.0}
+        for name, us in (("a", 5), ("b", 1489), ("a", 6))
     ]
     text = report_text(report(launches=launches))
-    assert row(text, "launches") == "cycles of b 90, a (2 times) 11"
+    assert row(text, "launches") == "b 1.49 ms, 99 %; a (2 times) 11.0 us, 0.7 %"
     assert "to start 3 launches" in row(text, "time")
-    launches = [{"name": f"l{i}", "cycles": 100 - i, "cores": 1} for i in range(12)]
-    assert row(report_text(report(launches=launches)), "launches").endswith("l7 93 and 4 others")
+    before = [{"name": f"l{i}", "cycles": 1000 * (12 - i), "cores": 1} for i in range(12)]
+    words = row(report_text(report(launches=before)), "launches")
+    assert words.startswith("l0 12.0 us, 15 %; l1 11.0 us, 14 %; ")
+    assert words.endswith("l7 5.00 us, 6.4 %; 4 others 10.0 us, 13 %")
+
+
+def test_times_of_launches_add_up_to_the_time_of_the_run() -> None:
+    """Each has its start in it, which the last, on more cores, has more of."""
+    chip = load_chip("ascend-910b4", overrides={"launch.device_per_ai_core_us": 0.25})
+
+    @program
+    def three(k: Builder) -> None:
+        k.output("y", (1,), "float32")
+        for number, blocks in enumerate((1, 1, 4)):
+            work = isa.ScalarWork(count=1000 * (number + 1))
+            k.launch(f"l{number}", vector=lambda c, work=work: [work], blocks=blocks)
+
+    found = simulate(three, chip, timing_only=True)
+    start, clock = chip.launch.device_us, chip.clock_mhz
+    for part, used in zip(found.launches, (1, 1, 2), strict=True):
+        wanted = part.cycles / clock + start + 0.25 * (used - 1)
+        assert part.time_us == pytest.approx(wanted, abs=1e-6)
+        assert part.share == pytest.approx(wanted / found.time_us, abs=1e-6)
+    assert sum(part.time_us or 0 for part in found.launches) == pytest.approx(found.time_us, abs=1e-5)
+    assert sum(part.share or 0 for part in found.launches) == pytest.approx(1, abs=1e-5)
+    assert row(report_text(found), "launches").startswith(f"l2 {found.launches[2].time_us:.2f} us, ")
 
 
 def test_where_no_pipe_works_all_are_shown() -> None:
