@@ -33,7 +33,7 @@ class DataCaches:
         self._width = line_bytes
         self._loaded: dict[tuple[int, int, int], Writers] = {}
         """Who had written the bytes of a line when it was loaded, by core, segment and line."""
-        self._dirty: dict[tuple[int, int, int], list[Dirty]] = {}
+        self.dirty: dict[tuple[int, int, int], list[Dirty]] = {}
 
     def load(self, core: int, at: Operand, shadow: Shadow) -> Touch | None:
         """Note a scalar read; return the store that the cached line is too old to show."""
@@ -51,7 +51,7 @@ class DataCaches:
         """Note a scalar store: the bytes are in the line only."""
         key = self._touch(core, at, shadow)
         dirty = Dirty(at.address, at.address + at.dtype.size, core, number)
-        self._dirty.setdefault(key, []).append(dirty)
+        self.dirty.setdefault(key, []).append(dirty)
 
     def own(self, core: int, at: Operand) -> bool:
         """Whether a core reads what it has just stored itself."""
@@ -65,12 +65,12 @@ class DataCaches:
             keys = [k for k in keys if k[1:] == (at.segment, at.address // self._width)]
         for key in keys:
             del self._loaded[key]
-            for dirty in self._dirty.pop(key, ()):
+            for dirty in self.dirty.pop(key, ()):
                 yield key[1], dirty
 
     def unseen(self, segment: int, start: int, stop: int) -> Dirty | None:
         """Return a store to some bytes that is in a cache only."""
-        for key, stores in self._dirty.items():
+        for key, stores in self.dirty.items():
             if key[1] == segment:
                 for dirty in stores:
                     if dirty.start < stop and start < dirty.stop:
@@ -80,10 +80,7 @@ class DataCaches:
     @property
     def left(self) -> Dirty | None:
         """A store that never went to memory."""
-        return next((stores[0] for stores in self._dirty.values()), None)
-
-    def __bool__(self) -> bool:
-        return bool(self._dirty)
+        return next((stores[0] for stores in self.dirty.values()), None)
 
     def _touch(self, core: int, at: Operand, shadow: Shadow) -> tuple[int, int, int]:
         key = (core, at.segment, at.address // self._width)
@@ -93,4 +90,4 @@ class DataCaches:
         return key
 
     def _own(self, key: tuple[int, int, int], start: int, stop: int) -> bool:
-        return any(d.start <= start and stop <= d.stop for d in self._dirty.get(key, ()))
+        return any(d.start <= start and stop <= d.stop for d in self.dirty.get(key, ()))

@@ -87,7 +87,7 @@ class FlagWatch:
                 f"waited for it (raised at {place}); wait in between, or use another id",
             )
         waited = self._waited.get(key)
-        if waited is not None and known[order.waiter(core * WIDTH + op.dst)] < waited:
+        if waited is not None and known.item(order.waiter(core * WIDTH + op.dst)) < waited:
             raise self._error(
                 core,
                 number,
@@ -134,7 +134,7 @@ class FlagWatch:
             waits = self._cross_waits.setdefault(key, [])
             if count > limit:
                 oldest = waits[count - limit - 1] if len(waits) >= count - limit else None
-                if oldest is None or known[oldest[0]] < oldest[1]:
+                if oldest is None or known.item(oldest[0]) < oldest[1]:
                     who = self._cores[receiver]
                     raise self._error(
                         core,
@@ -171,7 +171,7 @@ class FlagWatch:
         known: Clock,
     ) -> None:
         """Raise where two pipes of a core use a cross-core flag in an order that nobody knows."""
-        if last is not None and last[0] != thread and known[last[0]] < last[1]:
+        if last is not None and last[0] != thread and known.item(last[0]) < last[1]:
             other = self._locate(core, last[2])
             raise self._error(
                 core,

@@ -14,7 +14,7 @@ from npusim.check.dcache import DataCaches
 from npusim.check.flags import FlagWatch, Locate
 from npusim.check.order import WIDTH, Clock, Order
 from npusim.check.place import Site
-from npusim.check.shadow import Conflict, Shadow, Touch
+from npusim.check.shadow import Conflict, Intervals, Shadow, Touch
 from npusim.config.chip import Chip
 from npusim.errors import HazardError, OperandError
 from npusim.isa.instruction import Instruction
@@ -26,17 +26,18 @@ from npusim.program.program import SegmentSpec
 from npusim.units import grouped
 
 _RECORDS_KEPT = 1 << 15
+_CORE_BITS = 10  # far more than the cores of a launch
 
-Runs = tuple[tuple[Space, int, tuple[tuple[int, int], ...]], ...]
-"""Space, segment and byte intervals."""
+Runs = tuple[tuple[Space, int, Intervals, Shadow], ...]
+"""Space, segment, byte intervals, and the history of the memory they are in."""
 
 
 class Record(NamedTuple):
-    """What checking needs to know of an instruction in a state, worked out once."""
+    """What checking needs to know of an instruction on a core in a state, worked out once."""
 
     op: Instruction
     state: State
-    pipe: Pipe
+    thread: int
     reads: Runs
     writes: Runs
     ordered: bool
@@ -44,6 +45,8 @@ class Record(NamedTuple):
     """Whether it combines with what is in global memory."""
     registers_read: tuple[int, ...]
     registers_written: tuple[int, ...]
+    cached: bool
+    """Whether it goes through the scalar data cache, or cleans it."""
 
 
 class Watch:
@@ -65,6 +68,7 @@ class Watch:
         self._locate = locate
         self.flags = FlagWatch(self._chip, cores, locate)
         self.order = self.flags.order
+        self._records.clear()
         self._shadows: dict[tuple[int, Space], Shadow] = {}
         self._registers: dict[tuple[int, int], int] = {}
         self._caches = DataCaches(self._chip.scalar.dcache_line_bytes)
@@ -98,34 +102,36 @@ class Watch:
 
         Raises `OperandError` with the place.
         """
-        record = self._records.get(id(op))
+        key = id(op) << _CORE_BITS | core
+        record = self._records.get(key)
         if record is not None and record.state is state:
             return record
         try:
             op.check_forms()
             self._check_core(self._cores[core].kind, op)
             op.check(self._chip, state)
-            reads = self._runs(op, op.reads(state), "reads")
-            writes = self._runs(op, op.writes(state), "writes")
+            reads = self._runs(core, op, op.reads(state), "reads")
+            writes = self._runs(core, op, op.writes(state), "writes")
         except OperandError as error:
             raise OperandError(self._locate(core, number).message(str(error))) from None
-        atomic = state.atomic is not Atomic.NONE and any(space is Space.GM for space, _, _ in writes)
+        atomic = state.atomic is not Atomic.NONE and any(run[0] is Space.GM for run in writes)
         if atomic:  # the shadow checks the value that is there together with the update
             reads = tuple(run for run in reads if run[0] is not Space.GM)
         record = Record(
             op,
             state,
-            op.pipe,
+            core * WIDTH + op.pipe,
             reads,
             writes,
             op.self_ordered(self._chip),
             atomic,
             op.registers_read(),
             op.registers_written(),
+            _is_cached(op),
         )
         if len(self._records) >= _RECORDS_KEPT:
             self._records.clear()
-        self._records[id(op)] = record
+        self._records[key] = record
         return record
 
     def _check_core(self, kind: CoreKind, op: Instruction) -> None:
@@ -140,7 +146,7 @@ class Watch:
             if not 0 <= index < REGISTERS:
                 raise op.error(f"register must be r0..r{REGISTERS - 1}, not r{index}")
 
-    def _runs(self, op: Instruction, accesses: tuple[Access, ...], verb: str) -> Runs:
+    def _runs(self, core: int, op: Instruction, accesses: tuple[Access, ...], verb: str) -> Runs:
         found = []
         for access in accesses:
             runs = access.runs()
@@ -150,15 +156,16 @@ class Watch:
                 if not 0 <= access.segment < len(self._segments):
                     raise op.error(f"gm{access.segment} is no segment; the program has {len(self._segments)}")
                 spec = self._segments[access.segment]
-                name, room = spec.name, spec.nbytes
+                name, room, shadow = spec.name, spec.nbytes, self._gm[access.segment]
             else:
+                shadow = self._shadow(core, access.space)
                 name, room = access.space.short, self._chip.capacity_bytes(access.space.short)
             if runs[0][0] < 0 or runs[-1][1] > room:
                 raise op.error(
                     f"{verb} bytes {grouped(runs[0][0])} to {grouped(runs[-1][1])} of {name}, "
                     f"which has {grouped(room)}; check address, length and strides"
                 )
-            found.append((access.space, access.segment, tuple(runs)))
+            found.append((access.space, access.segment, tuple(runs), shadow))
         return tuple(found)
 
     # ---- memory --------------------------------------------------------------------------------------------
@@ -169,11 +176,11 @@ class Watch:
         Raises `HazardError` where nothing orders it behind an earlier access, or where it reads what nobody
         wrote.
         """
-        record = self._records.get(id(op))
+        record = self._records.get(id(op) << _CORE_BITS | core)
         if record is None or record.state is not state:
             record = self.check(core, number, op, state)
         order = self.order
-        thread = core * WIDTH + record.pipe
+        thread = record.thread
         known = order.start(thread, issued)
         for register in record.registers_read:
             made = self._registers.get((core, register))
@@ -188,18 +195,16 @@ class Watch:
         touch = (thread, tick, number)
         for register in record.registers_written:
             self._registers[core, register] = tick
-        ordered = record.ordered
-        if record.pipe is Pipe.S and self._scalar(core, number, op, touch, known):
+        if record.cached and self._scalar(core, number, op, touch, known):
             return
-        if self._caches:
+        if self._caches.dirty:
             self._check_caches(core, number, op, record)
-        for space, segment, runs in record.reads:
-            shadow = self._gm[segment] if space is Space.GM else self._shadow(core, space)
+        ordered = record.ordered
+        for space, segment, runs, shadow in record.reads:
             conflict = shadow.read_all(runs, touch, known, ordered)
             if conflict is not None:
                 raise self._hazard(core, number, conflict, space, segment)
-        for space, segment, runs in record.writes:
-            shadow = self._gm[segment] if space is Space.GM else self._shadow(core, space)
+        for space, segment, runs, shadow in record.writes:
             for start, stop in runs:
                 if record.atomic and space is Space.GM:
                     conflict = shadow.update(start, stop, touch, known)
@@ -211,7 +216,7 @@ class Watch:
     def _scalar(self, core: int, number: int, op: Instruction, touch: Touch, known: Clock) -> bool:
         """Follow a scalar access to global memory through the data cache; whether nothing is left to do."""
         caches = self._caches
-        if isinstance(op, GetValue) and op.src.space is Space.GM:
+        if isinstance(op, GetValue):
             writer = caches.load(core, op.src, self._gm[op.src.segment])
             if writer is not None:
                 thread, _, position = writer
@@ -223,22 +228,21 @@ class Watch:
                     f"that is older than what {who.words} wrote; put DataCacheCleanAndInvalid before it",
                 )
             return caches.own(core, op.src)
-        if isinstance(op, SetValue) and op.dst.space is Space.GM:
+        if isinstance(op, SetValue):
             caches.store(core, number, op.dst, self._gm[op.dst.segment])
             return True
-        if isinstance(op, DataCacheCleanAndInvalid):
-            for segment, dirty in caches.clean(core, None if op.all else op.at):
-                shadow = self._gm[segment]
-                stored = (touch[0], touch[1], dirty.number)
-                conflict = shadow.write(dirty.start, dirty.stop, stored, known, True)
-                if conflict is not None:
-                    raise self._hazard(core, dirty.number, conflict, Space.GM, segment)
-            return True
-        return False
+        assert isinstance(op, DataCacheCleanAndInvalid)
+        for segment, dirty in caches.clean(core, None if op.all else op.at):
+            shadow = self._gm[segment]
+            stored = (touch[0], touch[1], dirty.number)
+            conflict = shadow.write(dirty.start, dirty.stop, stored, known, True)
+            if conflict is not None:
+                raise self._hazard(core, dirty.number, conflict, Space.GM, segment)
+        return True
 
     def _check_caches(self, core: int, number: int, op: Instruction, record: Record) -> None:
         """Raise where an instruction reads bytes that are in a data cache only."""
-        for space, segment, runs in record.reads:
+        for space, segment, runs, _ in record.reads:
             if space is not Space.GM:
                 continue
             for start, stop in runs:
@@ -248,7 +252,7 @@ class Watch:
                     raise self._error(
                         core,
                         number,
-                        f"{op.mnemonic} ({record.pipe.name}) reads {self._segments[segment].name} "
+                        f"{op.mnemonic} ({op.pipe.name}) reads {self._segments[segment].name} "
                         f"bytes {grouped(dirty.start)} to {grouped(dirty.stop)}, which {who.words} has put "
                         f"into the data cache only; clean the line with DataCacheCleanAndInvalid first",
                     )
@@ -273,6 +277,14 @@ class Watch:
         who = other.words if other.core == site.core else f"{other.core} {other.words}"
         text = f"{subject} {now} {where}, which {who} {before}, and nothing orders them"
         return HazardError(site.message(f"{text}; {_remedy(other, site)}"))
+
+
+def _is_cached(op: Instruction) -> bool:
+    if isinstance(op, GetValue):
+        return op.src.space is Space.GM
+    if isinstance(op, SetValue):
+        return op.dst.space is Space.GM
+    return isinstance(op, DataCacheCleanAndInvalid)
 
 
 _VERBS = {"raw": ("reads", "writes"), "war": ("writes", "reads"), "waw": ("writes", "writes")}

@@ -18,10 +18,14 @@ Clock = NDArray[np.int64]
 WIDTH = 8
 ISSUE = 7
 """Place of the issue of a core, behind its seven pipes."""
+_S = int(Pipe.S)  # member access of an enum is slow for what is done at every instruction
 
 
 class Order:
-    """Happens-before knowledge of one launch."""
+    """Happens-before knowledge of one launch.
+
+    Single counts are read with `item`, which costs half of indexing.
+    """
 
     def __init__(self, cores: int) -> None:
         self._size = cores * WIDTH
@@ -37,7 +41,7 @@ class Order:
 
     def known(self, thread: int) -> Clock:
         """Return what a pipe knows; the scalar unit knows what the issue of its core knows."""
-        if thread % WIDTH == Pipe.S:
+        if thread % WIDTH == _S:
             return self._issue[thread // WIDTH]
         found = self._known.get(thread)
         if found is None:
@@ -46,16 +50,20 @@ class Order:
 
     def start(self, thread: int, issued: Clock) -> Clock:
         """Let what was known when an instruction was issued join what its pipe knows, and return that."""
-        known = self.known(thread)
-        if thread % WIDTH != Pipe.S and self._joined.get(thread) is not issued:
+        known = self._known.get(thread)
+        if known is None:
+            known = self.known(thread)
+            if thread % WIDTH == _S:
+                return known
+        if self._joined.get(thread) is not issued:
             self._joined[thread] = issued
             np.maximum(known, issued, out=known)
         return known
 
     def step(self, thread: int) -> int:
         """Count one more thing that a thread does, and return the count."""
-        self.count[thread] += 1
-        return self.count[thread]
+        count = self.count[thread] = self.count[thread] + 1
+        return count
 
     def publish(self, thread: int) -> Clock:
         """Return the clock that a flag set on a pipe carries: all it knows, and all it has done."""
@@ -65,7 +73,7 @@ class Order:
 
     def waiter(self, thread: int) -> int:
         """Return the thread that counts the waits of a pipe."""
-        return thread + ISSUE if thread % WIDTH == Pipe.S else thread
+        return thread + ISSUE if thread % WIDTH == _S else thread
 
     def receive(self, thread: int, clocks: list[Clock]) -> int:
         """Give a pipe the clocks of the flags it waited for; return the count by which others may know of the
@@ -95,7 +103,7 @@ class Order:
         fresh = self._issue[core].copy()
         for pipe in range(ISSUE):
             thread = core * WIDTH + pipe
-            if pipe == Pipe.S or thread in self._known:
+            if pipe == _S or thread in self._known:
                 np.maximum(fresh, self.publish(thread), out=fresh)
         self._issue[core] = fresh
 
@@ -103,4 +111,5 @@ class Order:
         """Let a pipe know that the scalar instruction which made one of its operands is done."""
         if thread != scalar:
             known = self.known(thread)
-            known[scalar] = max(known[scalar], count)
+            if known.item(scalar) < count:
+                known[scalar] = count

@@ -49,10 +49,30 @@ class Cell:
     def cut(self, start: int, stop: int) -> Cell:
         """Return a part of the cell with the same history."""
         part = Cell(start, stop, self.writer)
-        part.readers = {k: v for k, v in self.readers.items() if k[1] < stop and start < k[2]}
-        part.scattered = {k: v for k, v in self.scattered.items() if _meet(v[0], start, stop)}
-        part.atomics = dict(self.atomics)
+        if self.readers or self.scattered:
+            part.readers, part.scattered = self.readers.copy(), self.scattered.copy()
+            part.trim(start, stop)
+        if self.atomics:
+            part.atomics = self.atomics.copy()
         return part
+
+    def renew(self, touch: Touch) -> None:
+        """Let the history begin with a write of the whole cell."""
+        self.writer = touch
+        if self.readers:
+            self.readers = {}
+        if self.scattered:
+            self.scattered = {}
+        if self.atomics:
+            self.atomics = {}
+
+    def trim(self, start: int, stop: int) -> None:
+        """Let the cell be a part of itself."""
+        self.start, self.stop = start, stop
+        if self.readers:
+            self.readers = {k: v for k, v in self.readers.items() if k[1] < stop and start < k[2]}
+        if self.scattered:
+            self.scattered = {k: v for k, v in self.scattered.items() if _meet(v[0], start, stop)}
 
 
 class Shadow:
@@ -84,7 +104,7 @@ class Shadow:
             cell = self._cells[index] if index >= 0 else None
             if cell is not None and runs[-1][1] <= cell.stop and not cell.atomics:
                 writer, tick, _ = cell.writer
-                if known[writer] < tick and (writer != touch[0] or not ordered):
+                if known.item(writer) < tick and (writer != touch[0] or not ordered):
                     return Conflict("raw", *runs[0], cell.writer)
                 cell.scattered[touch[0], id(runs)] = runs, touch
                 return None
@@ -107,7 +127,7 @@ class Shadow:
             if cell.start > at:
                 return Conflict("poison", *self._gap_at(at, stop), None)
             writer, tick, _ = cell.writer
-            if known[writer] < tick and (writer != thread or not ordered):
+            if known.item(writer) < tick and (writer != thread or not ordered):
                 return Conflict("raw", max(start, cell.start), min(stop, cell.stop), cell.writer)
             if cell.atomics:
                 found = _unknown_atomic(cell, thread, known, ordered)
@@ -126,16 +146,19 @@ class Shadow:
         index = bisect_right(self._starts, start) - 1
         if index >= 0:
             cell = self._cells[index]
-            if cell.start == start and cell.stop == stop:
+            if stop <= cell.stop:  # the usual case: one cell, or a part of one
                 conflict = _write_conflict(cell, start, stop, touch[0], known, ordered)
-                cell.writer = touch
-                if cell.readers:
-                    cell.readers = {}
-                if cell.scattered:
-                    cell.scattered = {}
-                if cell.atomics:
-                    cell.atomics = {}
-                return conflict
+                if conflict is not None:
+                    return conflict
+                if cell.start < start:
+                    self._replace(start, stop, Cell(start, stop, touch))
+                elif stop < cell.stop:  # a tile written row by row
+                    cell.trim(stop, cell.stop)
+                    self._cells.insert(index, Cell(start, stop, touch))
+                    self._starts.insert(index + 1, stop)
+                else:
+                    cell.renew(touch)
+                return None
         for cell in self._overlapping(start, stop):
             conflict = _write_conflict(cell, start, stop, touch[0], known, ordered)
             if conflict is not None:
@@ -153,7 +176,7 @@ class Shadow:
             if reader is not None:
                 return Conflict("war", cell.start, cell.stop, reader)
             writer = cell.writer
-            if known[writer[0]] < writer[1]:
+            if known.item(writer[0]) < writer[1]:
                 return Conflict("waw", cell.start, cell.stop, writer)
             cell.atomics[touch[0]] = touch
         return None
@@ -228,7 +251,7 @@ class Shadow:
 
 def _unknown_atomic(cell: Cell, thread: int, known: Clock, ordered: bool) -> Touch | None:
     for atomic in cell.atomics.values():
-        if (atomic[0] != thread or not ordered) and known[atomic[0]] < atomic[1]:
+        if (atomic[0] != thread or not ordered) and known.item(atomic[0]) < atomic[1]:
             return atomic
     return None
 
@@ -236,10 +259,10 @@ def _unknown_atomic(cell: Cell, thread: int, known: Clock, ordered: bool) -> Tou
 def _unknown_read(cell: Cell, start: int, stop: int, thread: int, known: Clock) -> Touch | None:
     """Return a read of some of the bytes that may still be under way; no pipe overtakes its own reads."""
     for (reader, low, high), touch in cell.readers.items():
-        if reader != thread and low < stop and start < high and known[reader] < touch[1]:
+        if reader != thread and low < stop and start < high and known.item(reader) < touch[1]:
             return touch
     for runs, touch in cell.scattered.values():
-        if touch[0] != thread and known[touch[0]] < touch[1] and _meet(runs, start, stop):
+        if touch[0] != thread and known.item(touch[0]) < touch[1] and _meet(runs, start, stop):
             return touch
     return None
 
@@ -253,18 +276,15 @@ def _meet(runs: Intervals, start: int, stop: int) -> bool:
 def _write_conflict(
     cell: Cell, start: int, stop: int, thread: int, known: Clock, ordered: bool
 ) -> Conflict | None:
-    low, high = max(start, cell.start), min(stop, cell.stop)
-    if (
-        cell.readers or cell.scattered
-    ):  # first, since what is ordered behind a read is ordered behind what was read, too
+    rule, found = "war", None
+    # reads first, since what is ordered behind a read is ordered behind what was read, too
+    if cell.readers or cell.scattered:
         found = _unknown_read(cell, start, stop, thread, known)
-        if found is not None:
-            return Conflict("war", low, high, found)
-    writer, tick, _ = cell.writer
-    if known[writer] < tick and (writer != thread or not ordered):
-        return Conflict("waw", low, high, cell.writer)
-    if cell.atomics:
-        found = _unknown_atomic(cell, thread, known, ordered)
-        if found is not None:
-            return Conflict("waw", low, high, found)
-    return None
+    if found is None:
+        rule = "waw"
+        writer, tick, _ = cell.writer
+        if known.item(writer) < tick and (writer != thread or not ordered):
+            found = cell.writer
+        elif cell.atomics:
+            found = _unknown_atomic(cell, thread, known, ordered)
+    return None if found is None else Conflict(rule, max(start, cell.start), min(stop, cell.stop), found)
