@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -150,7 +151,8 @@ def _named(case: Case, overrides: Sequence[str]) -> tuple[Case, Outcome]:
 def _size(case: Case) -> float:
     """Guess the relative cost of a case: elements, with more instructions for small tiles."""
     params = dict(case.params)
-    n = float(params.get("n", 0)) if params.get("n", "0").isdigit() else 0.0
+    n = math.prod(float(params.get(k, "")) for k in ("batch", "length") if params.get(k, "").isdigit())
+    n = float(params["n"]) if params.get("n", "").isdigit() else n
     s = float(params["s"]) if params.get("s", "").isdigit() else 128.0
     return n / max(s, 1.0)
 

@@ -105,9 +105,11 @@ class Row:
 
     @property
     def n(self) -> int | None:
-        """Elements, where the program has such a parameter."""
-        found = dict(self.params).get("n")
-        return int(found) if found is not None else None
+        """Elements, where the program has such a parameter, or rows and their length."""
+        params = dict(self.params)
+        if "length" in params and "batch" in params:
+            return int(params["batch"]) * int(params["length"])
+        return int(params["n"]) if "n" in params else None
 
     @property
     def measured_us(self) -> float | None:
@@ -307,9 +309,10 @@ class _RowReader:
             raise line.error("versus", "must be given for slopes and time_ratio, and only there")
         if row.host.us and metric not in ("time_us", "gb_per_s"):
             raise line.error("host", f"must be none: {metric} has no host time in it")
-        n = dict(row.params).get("n", "1")
-        if not n.isdigit():
-            raise line.error("params", f"must give n as a whole number, not {n!r}")
+        for name in ("n", "batch", "length"):
+            count = dict(row.params).get(name, "1")
+            if not count.isdigit():
+                raise line.error("params", f"must give {name} as a whole number, not {count!r}")
         return row
 
 

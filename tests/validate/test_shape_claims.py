@@ -114,3 +114,33 @@ def test_bytes_against_halves():
     """Section 4.7: int8 is ahead for small inputs and not above 50 M, where every stretch is padded."""
     assert timed("mcscan", 10813440, dtype="int8") < timed("mcscan", 10813440)
     assert timed("mcscan", 52756480, dtype="int8") >= 0.97 * timed("mcscan", 52756480)
+
+
+def test_batched_scans(curves):
+    """Section 4.8: rows of 65,536 are the faster the larger s, and s=128 beats MCScan of one long row."""
+    large, small = (gb_per_s(curves[f"scan_batch_s{s}-fig67"], 6) for s in (128, 32))
+    assert all(b > a * 0.99 for a, b in pairwise(large.values()))
+    assert min(large.values()) > 2 * max(small.values())
+    single = gb_per_s(curves["mcscan_s128-l2"], 6)
+    assert large[99942400] > 1.2 * single[99942400]
+    assert all(140 < rate < 170 for n, rate in small.items() if n > 20 * MILLION)  # flat
+
+
+def test_compress(curves):
+    """Section 4.10: about 160 GB/s of 4 bytes in, one for the mask and next to nothing out."""
+    rates = gb_per_s(curves["compress-sep17"], 5.004)
+    assert rates[max(rates)] == pytest.approx(160, rel=0.2)
+
+
+def test_radix_sort(curves):
+    """Section 4.11: fastest for each element near 5.6 M, where L2 holds it all; behind a sort by merging for
+    short inputs and ahead for long ones; and its time goes with the number of passes.
+    """
+    each = {n: us / n for n, us in curves["radix_sort-fig66"].items()}
+    assert min(each, key=lambda n: each[n]) == 5570560
+    assert each[327680] > 2 * each[5570560]
+    assert each[max(each)] > 1.6 * each[5570560]
+    assert timed("radix_sort", 163840) > 1.3 * timed("sort_vec", 163840)
+    assert timed("radix_sort", 655360) < timed("sort_vec", 655360)
+    all_, half = (timed("radix_sort", 163840, passes=passes) for passes in (16, 8))
+    assert 1.85 < all_ / half < 2.05

@@ -45,6 +45,8 @@ def test_every_group_of_the_issue_has_its_rows():
     assert {"copy", "row_scan", "complete_rows", "mcscan_s32", "mcscan_s128", "mcscan_nosplit"} <= set(counts)
     assert {g for g, n in counts.items() if not n} == {"cast", "block_scan", "mcscan_int8"}
     assert counts["copy"] == 100
+    assert (counts["scan_batch_s32"], counts["scan_batch_s128"], counts["radix_sort"]) == (19, 17, 38)
+    assert counts["compress"] == 20
     assert counts["mcscan_s32"] == 113
 
 
@@ -61,7 +63,12 @@ def test_every_row_says_where_it_comes_from_and_how_it_is_run():
             assert 0.5 < row.measured_us < 1e5, row.id
         if row.metric == "gb_per_s":  # 2-byte or 4-byte elements, each read once and written once
             assert row.n
-            assert row.amount / row.n in (4, 6, 8), row.id
+            matrix = dict(row.params) if row.program.startswith("tri_inv") else {}  # n is a side there
+            each = row.amount / row.n / (int(matrix["n"]) * int(matrix["batch"]) if matrix else 1)
+            if row.program == "compress":  # values and mask in, one value of a thousand out
+                assert each == pytest.approx(5.004, rel=1e-5), row.id
+            else:
+                assert each in {"radix_sort": (6,), "scan_batch": (6,)}.get(row.program, (4, 6, 8)), row.id
 
 
 def test_no_rate_beats_main_memory():
@@ -70,6 +77,13 @@ def test_no_rate_beats_main_memory():
     limits = {device: load_chip(device).hbm.nominal_gb_per_s for device in {row.device for row in rows}}
     for row in rows:
         assert row.value < limits[row.device], row.id
+
+
+def test_rows_of_a_batch_have_the_elements_of_all():
+    found = {row.id: row for row in PUBLISHED.rows}
+    assert found["scan_batch_s128-fig67-5570560"].n == 5570560 == 85 * 65536
+    assert found["mmad-8x128x256x64"].n == 256
+    assert found["launch-one-core"].n is None
 
 
 def test_groups_are_chosen_by_name_in_their_own_order():
@@ -97,6 +111,7 @@ def test_groups_are_chosen_by_name_in_their_own_order():
         ({"params": "place"}, "params must be name=value;name=value with distinct names, not 'place'"),
         ({"params": "a=1;a=2"}, "params must be name=value;name=value with distinct names, not 'a=2'"),
         ({"params": "n=many"}, "params must give n as a whole number, not 'many'"),
+        ({"params": "batch=2;length=2.5"}, "params must give length as a whole number, not '2.5'"),
         ({"versus": "count=1"}, "versus must be given for slopes and time_ratio, and only there"),
         ({"host": "custom"}, "host must be none: pipe_cycles has no host time in it"),
         ({"host": "here"}, "host 'here' is not known; one of "),
