@@ -23,14 +23,15 @@ def test_the_same_conflicts_are_found():
         for shadow in (together, apart):
             shadow.preset(ROOM - 5)
         ticks = [0, 0, 0]
-        known = {thread: [0, 0, 0, 1] for thread in range(3)}  # of thread -1, the host, everybody knows
+        # all know of thread -1, the host
+        known = {thread: np.array([0, 0, 0, 1]) for thread in range(3)}
         for step in range(40):
             thread = int(rng.integers(3))
             ticks[thread] += 1
             known[thread][thread] = ticks[thread]
             if rng.random() < 0.5:  # what another thread did so far is known from here on
                 other = int(rng.integers(3))
-                known[thread] = [max(a, b) for a, b in zip(known[thread], known[other], strict=True)]
+                known[thread] = np.maximum(known[thread], known[other])
             touch = (thread, ticks[thread], step)
             runs, kind = intervals(rng), rng.integers(4)
             if kind < 2:
@@ -58,8 +59,8 @@ def test_only_the_intervals_are_read():
     for start, stop, found in ((0, 4, True), (4, 8, False), (4, 9, True), (12, 30, False), (20, 41, True)):
         shadow = Shadow()
         shadow.preset(50)
-        assert shadow.read_all(((0, 4), (8, 12), (40, 44)), reader, [1, 0, 1], False) is None
-        conflict = shadow.write(start, stop, writer, [0, 1, 1], False)
+        assert shadow.read_all(((0, 4), (8, 12), (40, 44)), reader, np.array([1, 0, 1]), False) is None
+        conflict = shadow.write(start, stop, writer, np.array([0, 1, 1]), False)
         assert (conflict is not None) == found
         if conflict is not None:
             assert conflict.what == "war"
