@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 from npusim.check.shadow import Shadow
 
@@ -65,3 +66,16 @@ def test_only_the_intervals_are_read():
         if conflict is not None:
             assert conflict.what == "war"
             assert conflict.other == reader
+
+
+@pytest.mark.parametrize("runs", [((0, 40),), ((0, 4), (8, 40))])
+@pytest.mark.parametrize("taken", [(0, 10), (5, 10), (30, 50)])
+def test_what_is_left_of_a_cell_remembers_its_reads(runs, taken):
+    """A write of a part of what was read, by one who knows of the read, leaves the rest to be watched."""
+    shadow, reader = Shadow(), (0, 1, 7)
+    shadow.preset(50)
+    assert shadow.read_all(runs, reader, np.array([1, 0, 0, 1]), False) is None
+    assert shadow.write(*taken, (1, 1, 8), np.array([1, 1, 0, 1]), False) is None
+    conflict = shadow.write(12, 20, (2, 1, 9), np.array([0, 0, 1, 1]), False)
+    assert conflict is not None
+    assert (conflict.what, conflict.other) == ("war", reader)
