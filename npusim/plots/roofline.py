@@ -6,8 +6,9 @@ import textwrap
 from math import log10
 from typing import TYPE_CHECKING, Any
 
-from npusim.plots.roofs import MEMORY, Point, Roofline
+from npusim.plots.roofs import Point, Roofline
 from npusim.plots.style import BELOW, BLACK, BLUE, GREEN, GREY, ORANGE, PURPLE, SKY, VERMILION
+from npusim.report.components import MEMORY
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -35,7 +36,7 @@ def roofline(line: Roofline, ax: Axes) -> Axes:
             "color": _colour(roof.name),
             "linestyle": _DASHES.get(roof.name.partition(" ")[0], "-"),
             "linewidth": 2.6 if binds else 1.0,
-            "alpha": 1.0 if binds or line.binding is None else 0.75,
+            "alpha": 1.0 if binds or not line.bound else 0.75,
             "label": _label(roof.name, roof.rate, roof.kind, roof.utilization, binds),
         }
         if roof.kind == "compute":
@@ -63,7 +64,8 @@ def roofline(line: Roofline, ax: Axes) -> Axes:
     ax.grid(which="major", color="0.92", linewidth=0.5)
     ax.set_axisbelow(True)
     chars = max(40, int(ax.get_figure().get_size_inches()[0] * 17))  # type: ignore[union-attr]
-    ax.set_title("\n".join([line.title, *textwrap.wrap(line.verdict, chars)]), loc="left")
+    verdict = [row for words in line.verdict.split("\n") for row in textwrap.wrap(words, chars)]
+    ax.set_title("\n".join([line.title, *verdict]), loc="left")
     for unit in dict.fromkeys(_unit(p.compute) for p in finite):
         ax.plot(
             [],

@@ -3,8 +3,12 @@
 Two views. The classic one puts the rate of the cube and vector units over operations per byte of main
 memory, under the rates of the whole chip. The component view (ASPLOS 2025, doi 10.1145/3676641.3716243) has a
 roof for every component that did something, at the ideal rate of its own mix, and a point for every pair of
-a computing and a moving component that data takes. A run that reaches less than 80 % of every roof is bound
-by none: by latency, or in the words of the component view by what `Components.verdict` says.
+a computing and a moving component that data takes.
+
+Two questions have two answers. What binds is the roof of which a run reaches most, or latency where the
+longest chain of dependent steps takes a larger share of the time (`Components.binding`). The verdict follows
+the 80 % rule that msprof and the paper use: a run that reaches less of every roof is bound by none, but by
+latency, or in the words of the component view by what `Components.verdict` says.
 """
 
 from __future__ import annotations
@@ -16,11 +20,10 @@ from npusim.config.chip import Chip
 from npusim.isa.operand import Pipe
 from npusim.program.core import CoreKind
 from npusim.report.component_model import Component
-from npusim.report.components import Components
+from npusim.report.components import LATENCY, MEMORY, Binding, Components
 
 BOUND = 0.80
-"""Share of a roof from which on it binds."""
-MEMORY = "main memory"
+"""Share of a roof from which on a run counts as bound by it."""
 
 
 @dataclass(frozen=True)
@@ -57,8 +60,12 @@ class Roofline:
     title: str
     roofs: list[Roof]
     points: list[Point]
-    binding: str | None
-    """Name of the roof that binds; None where none does."""
+    binding: str
+    """Name of the roof of which the run reaches most, `latency` where the longest chain takes a larger share,
+    empty in a figure of several runs.
+    """
+    bound: bool
+    """Whether it is reached to 80 % or more."""
     verdict: str
 
 
@@ -96,14 +103,16 @@ def component_roofline(found: Components, *, scalar: bool = False) -> Roofline:
             if c.compute
         ]
     title = f"{found.program} on {found.chip}"
-    best = max((c.utilization for c in used), default=0.0)
-    if memory >= BOUND and memory >= best:
-        return Roofline(title, roofs, points, MEMORY, f"bound by main memory: U {memory:.0%} ≥ {BOUND:.0%}")
-    verdict = found.verdict
+    verdict, binding = found.verdict, found.binding
     if verdict is None:
-        return Roofline(title, roofs, points, None, "nothing was done")
-    binding = verdict.component.name if verdict.code in ("CB", "MB") else None
-    return Roofline(title, roofs, points, binding, verdict.text.replace(">=", "≥"))
+        return Roofline(title, roofs, points, "", False, "nothing was done")
+    if binding.name == MEMORY and memory >= BOUND:
+        words = f"bound by main memory: U {memory:.0%} ≥ {BOUND:.0%}"
+        return Roofline(title, roofs, points, MEMORY, True, words)
+    words = verdict.text.replace(">=", "≥")
+    if verdict.code in ("CB", "MB"):
+        return Roofline(title, roofs, points, verdict.component.name, True, words)
+    return Roofline(title, roofs, points, binding.name, False, f"{binding.text}; {words}")
 
 
 def classic_roofline(runs: list[tuple[Components, Chip]]) -> Roofline:
@@ -138,19 +147,21 @@ def classic_roofline(runs: list[tuple[Components, Chip]]) -> Roofline:
             shares[name] = max(shares.get(name, 0.0), value)
         intensity = c.amount / found.memory_bytes if found.memory_bytes else float("inf")
         points.append(Point(_unit(c), MEMORY, intensity, rate, share[roof], found.program if several else ""))
+    closest = Binding("", 0.0)
     for found, _ in runs:
         mine = {_unit(c): found.per_second(c.actual_rate) / peak for f, c, peak in raw if f is found}
-        mine[MEMORY] = found.memory_utilization
-        roof = max(mine, key=lambda name: mine[name])
-        reached = f"{mine[roof]:.0%} of {roof}"
-        bound = f"bound by {roof}" if mine[roof] >= BOUND else "bound by latency"
-        words.append(f"{found.program}: {bound} ({reached})" if several else f"{bound}: {reached}")
+        mine |= {MEMORY: found.memory_utilization, LATENCY: found.latency_share}
+        closest = max((Binding(*item) for item in mine.items()), key=lambda b: b.share)
+        if closest.name != LATENCY and closest.share >= BOUND:
+            said = f"bound by {closest.name}, {closest.share:.0%} reached"
+        else:
+            said = f"{closest.text}; less than {BOUND:.0%} of every roof: latency bound"
+        words.append(f"{found.program}: {said}" if several else said)
     roofs = [Roof(name, "compute", peak, shares[name]) for name, peak in peaks.items()]
     roofs.append(Roof(MEMORY, "move", bandwidth, shares.get(MEMORY, 0.0)))
-    best = max(roofs, key=lambda r: r.utilization)
-    binding = best.name if best.utilization >= BOUND and not several else None
+    bound = not several and closest.name != LATENCY and closest.share >= BOUND
     title = chip.name if several else f"{first.program} on {chip.name}"
-    return Roofline(title, roofs, points, binding, "; ".join(words))
+    return Roofline(title, roofs, points, "" if several else closest.name, bound, "\n".join(words))
 
 
 def _unit(component: Component) -> str:

@@ -55,4 +55,6 @@ def components_from(text: str) -> Components:
     return Components(**{name: data[name] for name in _HEAD}, found=found)
 
 
-_HEAD = ("program", "chip", "clock_mhz", "cycles", "memory_bytes", "memory_rate")
+_HEAD = (
+    "program", "chip", "clock_mhz", "cycles", "memory_bytes", "memory_rate", "chain_cycles", "busiest_cycles",
+)  # fmt: skip

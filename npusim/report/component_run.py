@@ -74,6 +74,8 @@ def components(report: Report, thresholds: Thresholds | None = None) -> Componen
         gm.hbm_read_bytes + gm.hbm_write_bytes,
         chip.hbm_bytes_per_cycle,
         thresholds or Thresholds(),
+        report.bounds.flag_only_cycles,
+        report.bounds.compute_cycles,
     )
 
 

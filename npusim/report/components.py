@@ -25,6 +25,25 @@ from typing import Any, Literal, NamedTuple
 from npusim.isa.operand import Pipe
 from npusim.report.component_model import PAIRS, Component, ratio_of
 
+MEMORY, LATENCY = "main memory", "latency"
+"""Names of what binds besides components."""
+
+
+class Binding(NamedTuple):
+    """What a run is closest to."""
+
+    name: str
+    """A component, `main memory` or `latency`."""
+    share: float
+    """How much of its rate, or for latency of the time, 0 to 1."""
+
+    @property
+    def text(self) -> str:
+        """Say it in a few words."""
+        if self.name == LATENCY:
+            return f"latency binds: the longest chain of dependent steps takes {self.share:.0%} of the time"
+        return f"{self.name} binds, {self.share:.0%} reached"
+
 
 class Pair(NamedTuple):
     """A point of the roofline plot."""
@@ -129,6 +148,10 @@ class Components:
     memory_rate: float
     """Sustained bytes per cycle of main memory, which the engines' own rates do not show."""
     thresholds: Thresholds = Thresholds()
+    chain_cycles: int = 0
+    """The longest chain through issue, pipes, flags and barriers with infinitely fast links."""
+    busiest_cycles: int = 0
+    """Least cycles of the busiest pipe."""
 
     def __getitem__(self, name: str) -> Component:
         """Return a component by name, as `Cube` or `vec MTE-GM`.
@@ -147,6 +170,24 @@ class Components:
     def memory_utilization(self) -> float:
         """U of main memory at its sustained rate."""
         return self.memory_bytes / (self.memory_rate * self.cycles) if self.cycles else 0.0
+
+    @property
+    def latency_share(self) -> float:
+        """Share of the run that its longest chain of dependent steps takes with infinitely fast links.
+
+        Zero where one pipe is busy for as much of that chain as `Thresholds.ratio`: then the chain is the
+        work of a pipe, which has a roof of its own, and no latency.
+        """
+        if not self.cycles or self.busiest_cycles >= self.thresholds.ratio * self.chain_cycles:
+            return 0.0
+        return self.chain_cycles / self.cycles
+
+    @property
+    def binding(self) -> Binding:
+        """What the run is closest to: a component, main memory, or latency, by the largest share."""
+        shares = [Binding(c.name, c.utilization) for c in self.found if c.amount]
+        shares += [Binding(MEMORY, self.memory_utilization), Binding(LATENCY, self.latency_share)]
+        return max(shares, key=lambda b: b.share)
 
     @property
     def pairs(self) -> list[Pair]:
@@ -189,6 +230,7 @@ class Components:
         lines = [
             f"{self.program} on {self.chip}: {self.cycles:,} cycles without the start of the launches",
             "nothing was done" if verdict is None else f"{verdict.code}, {verdict.text}",
+            self.binding.text,
             "",
             f"{'':{width}} cores     U     E     R  least  most    actual     ideal  most of it",
         ]
@@ -199,7 +241,8 @@ class Components:
                 f"{' '.join(f'{100 * x:5.1f}' for x in c.ratios)} {self.per_second(c.actual_rate):9.2f} "
                 f"{self.per_second(c.ideal_rate):9.2f}  {c.main_part}".rstrip()
             )
-        lines.append(f"{'main memory':{width}}       {100 * self.memory_utilization:5.1f}")
+        lines.append(f"{MEMORY:{width}}       {100 * self.memory_utilization:5.1f}")
+        lines.append(f"{LATENCY:{width}}       {100 * self.latency_share:5.1f}")
         return "\n".join(lines)
 
     def to_dict(self) -> dict[str, Any]:
@@ -213,7 +256,9 @@ class Components:
             "cycles": self.cycles,
             "verdict": None if verdict is None else verdict.to_dict(),
             "thresholds": {n: getattr(self.thresholds, n) for n in Thresholds.__slots__},
+            "binding": {"name": self.binding.name, "share": round(self.binding.share, 6)},
             "memory_utilization": round(self.memory_utilization, 6),
+            "latency_share": round(self.latency_share, 6),
             "components": {c.name: self._component(c) for c in self.found},
             "pairs": [
                 {

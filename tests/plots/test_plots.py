@@ -15,12 +15,12 @@ from npusim.errors import ConfigError
 from npusim.plots.gantt import gantt, gantt_rows, merged
 from npusim.plots.pipes import pipe_shares, pipes
 from npusim.plots.roofline import roofline
-from npusim.plots.roofs import MEMORY, classic_roofline, component_roofline
+from npusim.plots.roofs import classic_roofline, component_roofline
 from npusim.plots.style import CAUSES, check_plot_file, save_figure
 from npusim.plots.traffic import bandwidth, hit_rate
 from npusim.program.core import CoreKind
 from npusim.report.component_model import Component, Part
-from npusim.report.components import Components
+from npusim.report.components import LATENCY, MEMORY, Components
 from npusim.report.timeline import timeline
 
 CHIP = load_chip("ascend-910b4")
@@ -36,7 +36,10 @@ def ax():
     return Figure().add_subplot()
 
 
-def found(*, cube=0.0, load=0.0, memory=0.0, cycles=1000):
+LITTLE = "insufficient parallelism: the largest R is cube MTE-GM, 50.0% < 80%; the rest is mostly nothing"
+
+
+def found(*, cube=0.0, load=0.0, memory=0.0, cycles=1000, chain=(0, 0)):
     """Return the components of one cube core with given shares of their rates; 8192 op, 77 B per cycle."""
     c = Component(CoreKind.CUBE, Pipe.M, 1, cycles, active_by_core=[round(cube * cycles)])
     c.parts["f16"] = Part(
@@ -47,7 +50,18 @@ def found(*, cube=0.0, load=0.0, memory=0.0, cycles=1000):
         "gm_to_l1", 1, round(77 * load * cycles), Fraction(round(load * cycles)), round(load * cycles)
     )
     rate = CHIP.hbm_bytes_per_cycle
-    return Components("made", CHIP.name, CHIP.clock_mhz, cycles, [c, m], round(memory * rate * cycles), rate)
+    moved = round(memory * rate * cycles)
+    return Components(
+        "made",
+        CHIP.name,
+        CHIP.clock_mhz,
+        cycles,
+        [c, m],
+        moved,
+        rate,
+        chain_cycles=chain[0],
+        busiest_cycles=chain[1],
+    )
 
 
 # ---- rooflines ---------------------------------------------------------------------------------------------
@@ -85,38 +99,62 @@ def test_roofs_and_points_are_drawn_where_they_are(report, ax):
 
 
 @pytest.mark.parametrize(
-    ("shares", "binding", "verdict"),
+    ("shares", "chain", "binding", "bound", "verdict"),
     [
         (
             {"cube": 0.9, "load": 0.5, "memory": 0.4},
+            (0, 0),
             "cube Cube",
+            True,
             "compute bound: cube Cube (f16), U 90.0% ≥ 80%",
         ),
-        ({"cube": 0.3, "load": 0.5, "memory": 0.85}, MEMORY, "bound by main memory: U 85% ≥ 80%"),
+        (
+            {"cube": 0.3, "load": 0.5, "memory": 0.85},
+            (0, 0),
+            MEMORY,
+            True,
+            "bound by main memory: U 85% ≥ 80%",
+        ),
         (
             {"cube": 0.3, "load": 0.5, "memory": 0.6},
-            None,
-            "insufficient parallelism: the largest R is cube MTE-GM, 50.0% < 80%; the rest is mostly nothing",
+            (590, 400),
+            MEMORY,
+            False,
+            "main memory binds, 60% reached; " + LITTLE,
+        ),
+        (
+            {"cube": 0.3, "load": 0.5, "memory": 0.6},
+            (610, 400),
+            LATENCY,
+            False,
+            "latency binds: the longest chain of dependent steps takes 61% of the time; " + LITTLE,
+        ),
+        (
+            {"cube": 0.3, "load": 0.5, "memory": 0.6},
+            (1000, 800),  # the chain is the work of one pipe, which has a roof of its own
+            MEMORY,
+            False,
+            "main memory binds, 60% reached; " + LITTLE,
         ),
     ],
 )
-def test_the_roof_that_binds(ax, shares, binding, verdict):
-    line = component_roofline(found(**shares))
-    assert (line.binding, line.verdict) == (binding, verdict)
+def test_the_roof_that_binds(ax, shares, chain, binding, bound, verdict):
+    line = component_roofline(found(**shares, chain=chain))
+    assert (line.binding, line.bound, line.verdict) == (binding, bound, verdict)
     roofline(line, ax)
     thick = [d.get_label() for d in ax.lines if d.get_linewidth() > 2]
-    assert [label.partition("  ")[0] for label in thick] == ([] if binding is None else [binding])
+    assert [label.partition("  ")[0] for label in thick] == ([] if binding == LATENCY else [binding])
     assert all(label.endswith("reached  ← binds") for label in thick)
 
 
 @pytest.mark.parametrize(
-    ("cube", "memory", "verdict"),
+    ("cube", "memory", "bound", "verdict"),
     [
-        (0.9, 0.79, "bound by latency: 79% of main memory"),
-        (0.9, 0.81, "bound by main memory: 81% of main memory"),
+        (0.9, 0.79, False, "main memory binds, 79% reached; less than 80% of every roof: latency bound"),
+        (0.9, 0.81, True, "bound by main memory, 81% reached"),
     ],
 )
-def test_the_classic_roofs_are_those_of_the_whole_chip(cube, memory, verdict):
+def test_the_classic_roofs_are_those_of_the_whole_chip(cube, memory, bound, verdict):
     """One core of twenty at 90 % is far below the roof of all."""
     line = classic_roofline([(found(cube=cube, load=0.5, memory=memory), CHIP)])
     assert {r.name: r.rate for r in line.roofs} == {
@@ -126,7 +164,7 @@ def test_the_classic_roofs_are_those_of_the_whole_chip(cube, memory, verdict):
     (point,) = line.points
     assert point.rate == pytest.approx(0.9 * 8192 * 1.5)
     assert point.intensity == pytest.approx(0.9 * 8192 / (memory * 640 / 1.5), rel=1e-3)
-    assert line.verdict == verdict
+    assert (line.binding, line.bound, line.verdict) == (MEMORY, bound, verdict)
 
 
 def test_classic_roofs_of_several_runs_name_the_points(ax):
@@ -134,14 +172,52 @@ def test_classic_roofs_of_several_runs_name_the_points(ax):
     b.program = "other"
     line = classic_roofline([(a, CHIP), (b, CHIP)])
     assert [p.run for p in line.points] == ["made", "other"]
-    assert (
-        line.verdict
-        == "made: bound by latency (40% of main memory); other: bound by main memory (90% of main memory)"
-    )
+    assert (line.binding, line.bound) == ("", False)
+    assert line.verdict.split("\n") == [
+        "made: main memory binds, 40% reached; less than 80% of every roof: latency bound",
+        "other: bound by main memory, 90% reached",
+    ]
     roofline(line, ax)
     assert [t.get_text() for t in ax.texts] == ["made", "other"]
     with pytest.raises(ValueError, match=r"^the runs of one roofline are of one chip$"):
         classic_roofline([(a, CHIP), (b, load_chip("toy"))])
+
+
+@pytest.mark.parametrize(
+    ("name", "params", "numbers", "binding", "classic"),
+    [
+        # per core the rate of main memory of the whole chip, and more data than L2 holds
+        (
+            "mcscan",
+            {"n": 600_000, "cores": 2},
+            {"cores.cube": 2, "hbm.nominal_gb_per_s": 80, "l2.size_mib": 1},
+            MEMORY,
+            MEMORY,
+        ),
+        ("scan_u", {"n": 20_000}, {}, LATENCY, LATENCY),
+        # products of float16 wait for their operands on the way from L2: 384 * 64 values at 77 B per cycle
+        # take longer than 128 * 256 * 64 products at 4096 per cycle; in the classic view that is the cube
+        (
+            "gemm",
+            {"m": 512, "n": 512, "k": 1024},
+            {"cores.cube": 4},
+            "cube MTE-GM",
+            "cube",
+        ),
+        (
+            "gemm",
+            {"m": 256, "n": 512, "k": 512, "dtype": "float32"},
+            {"cores.cube": 4},
+            "cube Cube",
+            "cube",
+        ),
+    ],
+)
+def test_what_binds_the_programs_that_everybody_asks_about(name, params, numbers, binding, classic):
+    chip = load_chip("ascend-910b4", overrides=numbers)
+    parts = components(simulate(name, chip, timing_only=True, spans=True, **params))
+    assert component_roofline(parts).binding == parts.binding.name == binding
+    assert classic_roofline([(parts, chip)]).binding == classic
 
 
 # ---- pipes -------------------------------------------------------------------------------------------------

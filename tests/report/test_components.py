@@ -317,7 +317,7 @@ def test_thresholds_can_be_chosen_and_a_run_that_does_nothing_has_no_verdict():
 
 def test_the_page_shows_what_its_code_prints():
     page = (Path(__file__).parents[2] / "docs" / "components.md").read_text(encoding="utf-8")
-    code, shown = re.search(r"((?:    .*\n|\n)+?)```\n(.*?)\n```", page, re.DOTALL).groups()
+    code, shown = re.search(r"```python\n(.*?)```\n\n```\n(.*?)\n```", page, re.DOTALL).groups()
     assert 'simulate("bus_share", "ascend-310", count=200, timing_only=True, spans=True)' in code
     report = simulate("bus_share", "ascend-310", count=200, timing_only=True, spans=True)
     words, wanted = (re.findall(r"[\d.,]+|[^\s\d]+", text) for text in (shown, str(components(report))))
