@@ -36,7 +36,7 @@ class Stage(Builder):
     def __init__(self, k: Builder, name: str, **arrays: isa.Tile) -> None:
         self.chip, self.program = k.chip, k.program
         self._k, self._name, self._arrays = k, name, arrays
-        self.expected: Reference = dict
+        self.expected: Reference = lambda _: {}
         """The reference of the stage."""
 
     def input(self, name: str, *_: object, **__: object) -> isa.Tile:
@@ -78,7 +78,7 @@ def float_below(value: float) -> float:
     place.
     """
     near = np.float32(value)
-    return float(near if near <= value else np.nextafter(near, np.float32(-np.inf)))
+    return float(near if float(near) <= value else np.nextafter(near, np.float32(-np.inf)))
 
 
 def float_threshold(theta: int) -> Iterator[isa.Instruction]:

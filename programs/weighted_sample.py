@@ -54,9 +54,9 @@ def weighted_sample(
     says. Weights are finite and 0 or more; where all are 0 the sample is -1.
 
     theta is rounded down to 24 binary digits. The sample is that of exact arithmetic for int8, whose sums are
-    int32, and for float16 where the sum has at most 2^24 units of the last digit of any weight; otherwise
-    float32 sums decide. `generation` and `cores` as in `split`. A run with `--timing-only` takes all weights
-    as equal.
+    int32 and must stay below 2^31, and for float16 where the sum has at most 2^24 units of the last digit of
+    any weight; otherwise float32 sums decide. `generation` and `cores` as in `split`. A run with
+    `--timing-only` takes all weights as equal.
     """
     x = k.input("x", (n,), dtype, lambda generator: generator.integers(0, 64, n).astype(dtype))
     sample = k.output("sample", (1,), "int32")

@@ -39,6 +39,7 @@ RUNS = {
     "sort_vec": {"n": 1500, "chunk": 128},
     "topk_vec": {"n": 1500, "chunk": 128},
     "compress_scalar": {"n": 300, "density": 0.5},
+    "topk": {"n": 1100, "top": 100, "s": 32},
     "topp": {"n": 1100, "s": 32},
     "topp_vec": {"n": 1100, "s": 16, "chunk": 128},
     "weighted_sample": {"n": 3001, "s": 32, "generation": "reduce"},
@@ -57,7 +58,7 @@ COUPLED = {"path_repeat", "cube_repeat", "bus_share", "launch_empty", "gemm"}
 """Programs that run on coupled chips, too."""
 FIRST_LAUNCH = {"topp": "radix_sort", "topp_vec": "sort_vec", "weighted_sample": "mcscan"}
 """Launches that are not called as their program."""
-BY_VALUE = {"radix_sort", "sort_vec", "topp", "topp_vec", "weighted_sample"}
+BY_VALUE = {"radix_sort", "sort_vec", "topk", "topp", "topp_vec", "weighted_sample"}
 """Programs that go on as their values tell them; without values they take what they declare."""
 CHIPS = sorted(chip_names())
 

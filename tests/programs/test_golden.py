@@ -42,6 +42,7 @@ RUNS = {
     "sort_vec": ("toy", {"n": 1500, "chunk": 128}),
     "topk_vec": ("toy", {"n": 1500, "chunk": 128}),
     "compress_scalar": ("toy", {"n": 300, "density": 0.5}),
+    "topk": ("toy", {"n": 1500, "top": 100, "s": 32}),
     "topp": ("toy", {"n": 1100, "s": 32}),
     "topp_vec": ("toy", {"n": 1100, "s": 16, "chunk": 128}),
     "weighted_sample": ("toy", {"n": 3001, "s": 32}),
