@@ -38,6 +38,7 @@ WIDTHS = {"column": 3.4, "page": 7.0}
 """Inches of a column and of a page of a paper."""
 
 PAPER: Any = {
+    "axes.prop_cycle": f"cycler('color', {[BLUE, VERMILION, GREEN, ORANGE, PURPLE, SKY, BLACK]})",
     "font.size": 8,
     "axes.titlesize": 8,
     "axes.labelsize": 8,

@@ -58,3 +58,10 @@ def test_an_axis_that_is_not_there(found, ax):
     wanted = r"^plot: no column chip\.hbm\.nominal_gb_per; did you mean chip\.hbm\.nominal_gb_per_s\?$"
     with pytest.raises(ConfigError, match=wanted):
         bounds_over(found.rows, "chip.hbm.nominal_gb_per", ax)
+
+
+def test_words_stand_side_by_side(found, ax):
+    rows = [dict(row, word=word) for row, word in zip(found.rows, ("b", "a", "c"), strict=True)]
+    bounds_over(rows, "word", ax)
+    assert [t.get_text() for t in ax.get_xticklabels()] == ["b", "a", "c"]
+    assert list(ax.lines[-1].get_ydata()) == [row["total_cycles"] / 1000 for row in rows]
