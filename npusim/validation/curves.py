@@ -64,8 +64,9 @@ def rate_curves(curves: Iterable[Curve], ax: Axes, *, per_step: float, unit: str
     names it.
     """
     for line in curves:
-        rates = [[(n, per_step * n / us / 1000) for n, us in s] for s in (line.measured, line.simulated)]
-        _draw(line, *rates, ax)
+        measured = [(n, per_step * n / us / 1000) for n, us in line.measured]
+        simulated = [(n, per_step * n / us / 1000) for n, us in line.simulated]
+        _draw(line, measured, simulated, ax)
     ax.set(xscale="log", ylabel=unit)
     ax.set_ylim(bottom=0)
     ax.legend()
