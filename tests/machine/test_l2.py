@@ -11,7 +11,7 @@ from random_programs import TOY, changed
 
 from npusim import Builder, Space, isa, load_chip, program, simulate
 from npusim.isa.operand import Access
-from npusim.machine.timing.l2 import L2
+from npusim.machine.timing.l2 import L2, Fetch
 from npusim.program.program import SegmentSpec
 
 GRANULE, ROOM = 16, 6
@@ -26,6 +26,8 @@ SEGMENTS = [
 
 class Sets:
     """The cache as sets of bytes in a list, oldest first; every segment starts at a granule of its own."""
+
+    room = ROOM
 
     def __init__(self, state):
         self.lines = []
@@ -46,7 +48,7 @@ class Sets:
                 if line is not None:
                     self.lines.remove(line)
                 else:
-                    if len(self.lines) == ROOM:
+                    if len(self.lines) == self.room:
                         _, held, dirty = self.lines.pop(0)
                         evicted += len(held) * dirty
                     line = [(segment, granule), set(), False]
@@ -89,6 +91,58 @@ def test_cache_against_sets_of_bytes(state, sequence):
         runs = access.runs()
         expected = (sets.bypass if past else sets.touch)(access.segment, runs, write)
         assert (cache.bypass if past else cache.access)(access, write=write)[:3] == expected
+
+
+def rows(segment, start, size, count, stride):
+    return Access(Space.GM, segment, start, size, (count,), (stride,))
+
+
+PACKETS = [
+    rows(0, 0, 4, 4, 16),
+    rows(0, 4, 4, 4, 16),
+    rows(0, 0, 8, 4, 16),
+    rows(0, 2, 3, 3, 20),
+    rows(1, 0, 3, 3, 11),
+    Access(Space.GM, 0, 0, 20),
+    Access(Space.GM, 1, 5, 4),
+]
+STEPS = st.tuples(st.sampled_from(PACKETS), st.integers(0, 9).map(lambda x: x == 0), st.integers(1, 3))
+
+
+@pytest.mark.parametrize("room", [4, 16])
+@settings(max_examples=200, deadline=None, derandomize=True)
+@given(st.lists(STEPS, min_size=1, max_size=40))
+def test_who_is_waited_for_against_sets_of_bytes(room, sequence):
+    """Packets of rows again and again, as products read them, in a cache they fit into and in one they do
+    not: what a transfer fetches is waited for until it ends, by whoever hits the granule.
+    """
+    chip = changed(SMALL, {"l2.size_mib": GRANULE * room / (1 << 20)})
+    cache, sets = L2(chip, SEGMENTS, "cold"), Sets("cold")
+    sets.room = room
+    fetching, ends = {}, {}
+    for now, (access, write, lasts) in enumerate(sequence):
+        for fetch, end in ends.items():
+            if end == now:
+                fetch.end(now)
+        fetch = Fetch()
+        ends[fetch] = now + lasts
+        before = {key: set(known) for key, known, _ in sets.lines}
+        awaited = set()
+        runs = access.runs()
+        for byte in (b for start, stop in runs for b in range(start, stop)):
+            key = (access.segment, byte // GRANULE)
+            if not write and byte in before.get(key, ()) and ends.get(fetching.get(key), -1) >= now:
+                awaited.add(fetching[key])
+        expected = sets.touch(access.segment, runs, write)
+        there = {key for key, _, _ in sets.lines}
+        fetching = {key: by for key, by in fetching.items() if key in there}
+        for byte in (b for start, stop in runs for b in range(start, stop)):
+            key = (access.segment, byte // GRANULE)
+            if not write and byte not in before.get(key, ()):
+                fetching[key] = fetch
+        touched = cache.access(access, write=write, fetch=fetch, now=now)
+        assert touched[:3] == expected
+        assert set(touched.awaited) == awaited
 
 
 # ---- states at the start -----------------------------------------------------------------------------------

@@ -23,19 +23,22 @@ from npusim.isa.instruction import Instruction
 from npusim.isa.operand import Operand, Pipe
 from npusim.isa.scalar import DataCacheCleanAndInvalid, GetValue, SetValue
 from npusim.isa.state import RESET
-from npusim.isa.sync import CrossCoreSetFlag, CrossCoreWaitFlag, Group
+from npusim.isa.sync import CrossCoreSetFlag, CrossCoreWaitFlag
 from npusim.machine.resolve import Resolved
 from npusim.machine.timing.account import Cause, Moves, PipeClock, Spans
 from npusim.machine.timing.l2 import L2, L2State
 from npusim.machine.timing.lower import Code, Lowered, Lowering
 from npusim.machine.timing.macros import Part, Player
-from npusim.machine.timing.pipes import CoreState, Flag, Pending, PipeState
+from npusim.machine.timing.peers import Peers
+from npusim.machine.timing.pipes import CoreState
 from npusim.machine.timing.port import MemorySystem
-from npusim.program.core import cross_peers
+from npusim.machine.timing.unit import Process, Units
 from npusim.program.macro import Macro
 from npusim.program.program import SegmentSpec
 
-Process = Generator[simpy.Event, Any, None]
+# Python 3.11 looks a member of an enum up as slowly as it calls a function
+_S, _SCALAR = Pipe.S, Code.SCALAR
+_WORK, _QUEUE = Cause.WORK, Cause.QUEUE
 
 _REPORT_EVERY = 1 << 11
 """Items of a core between two reports of progress."""
@@ -87,10 +90,7 @@ class TimingMachine:
         self._want_spans = spans
         self._progress = progress
         self._issued = 0
-        flags = chip.flags
-        self._flag_latency = flags.latency_cycles
-        group, everyone = chip.cycles(flags.group_latency_ns), chip.cycles(flags.all_latency_ns)
-        self._cross_latency = {Group.ALL: everyone, Group.VECTOR_PAIR: group, Group.CUBE_VECTOR: group}
+        self._flag_latency = chip.flags.latency_cycles
 
     def run(self, name: str, resolved: list[Resolved]) -> LaunchTiming:
         """Time one launch.
@@ -107,12 +107,12 @@ class TimingMachine:
         self._cores = [
             CoreState(env, self._chip, i, r, memory, clocks, spans) for i, r in enumerate(resolved)
         ]
-        self._index = {c.id: c for c in self._cores}
-        self._peers: dict[tuple[int, Group, bool], list[CoreState]] = {}
+        self._peers = Peers(self._chip, self._cores)
+        units = Units(self._chip, self._peers)
         processes = []
         for core in self._cores:
             processes.append(env.process(self._issue(env, core)))
-            processes += [env.process(self._serve(env, core, pipe)) for pipe in core.pipes.values()]
+            processes += [env.process(units.serve(env, core, pipe)) for pipe in core.pipes.values()]
         env.run()
         while stuck := [c for c in self._cores if c.settling]:
             for core in stuck:
@@ -183,23 +183,23 @@ class TimingMachine:
                     except OperandError as error:
                         raise OperandError(core.resolved.site(number).message(str(error))) from None
                 low.count += 1
-                if low.pipe is Pipe.S:
+                if low.pipe is _S:
                     clock.instructions += 1
-                    if low.code is Code.SCALAR:
+                    if low.code is _SCALAR:
                         time += low.cycles
                         if low.changes:
                             state = lowering.changed(low)
                     else:
                         time += issue_cycles
-                        clock.until(Cause.WORK, time, number)
+                        clock.until(_WORK, time, number)
                         core.at = number
                         time = yield from self._scalar(core, low, number, time)
                     if spans:
-                        clock.until(Cause.WORK, time, number)
+                        clock.until(_WORK, time, number)
                     continue
                 time += issue_cycles
                 if spans:
-                    clock.until(Cause.WORK, time, number)
+                    clock.until(_WORK, time, number)
                 pipe = pipes[low.pipe]
                 pushed = pipe.pushed
                 if pushed >= pipe.depth:
@@ -208,15 +208,15 @@ class TimingMachine:
                         yield pipe.progress.wait()
                     popped = pipe.pops[pushed % pipe.depth]
                     if popped > time:
-                        clock.until(Cause.WORK, time, number)
+                        clock.until(_WORK, time, number)
                         time = popped
-                        clock.until(Cause.QUEUE, time, number)
+                        clock.until(_QUEUE, time, number)
                 pipe.queue.append((time, low, number))
                 pipe.pushed = pushed + 1
                 if pipe.items.armed:
                     pipe.items.fire()
                 if low.returns_value:
-                    clock.until(Cause.WORK, time, number)
+                    clock.until(_WORK, time, number)
                     core.at = number
                     core.awaits_value = True
                     while pipe.value_time is None:
@@ -225,7 +225,7 @@ class TimingMachine:
                     time = max(time, pipe.value_time + self._flag_latency)
                     pipe.value_time = None
                     clock.until(Cause.FLAG, time, number)
-        clock.until(Cause.WORK, time, number)
+        clock.until(_WORK, time, number)
         self._count(number - counted)
         core.time = time
         core.issued = True
@@ -278,7 +278,7 @@ class TimingMachine:
             clock.until(Cause.BARRIER, time, number)
         elif code is Code.CROSS_WAIT:
             assert isinstance(op, CrossCoreWaitFlag)
-            awaited = self._awaited(core, op)
+            awaited = self._peers.awaited(core, op)
             for flag in awaited:
                 while not flag.raised:
                     yield flag.changed.wait()
@@ -286,7 +286,7 @@ class TimingMachine:
             clock.until(Cause.CROSS_CORE, time, number)
         elif code is Code.CROSS_SET:
             assert isinstance(op, CrossCoreSetFlag)
-            for flag, delay in self._reached(core, op):
+            for flag, delay in self._peers.reached(core, op):
                 flag.set(time + delay)
         elif code is Code.CLEAN:
             assert isinstance(op, DataCacheCleanAndInvalid)
@@ -313,139 +313,6 @@ class TimingMachine:
     def _line(self, at: Operand) -> tuple[int, int]:
         return at.segment, at.address // self._chip.scalar.dcache_line_bytes
 
-    # ---- a pipe --------------------------------------------------------------------------------------------
-
-    def _serve(self, env: simpy.Environment, core: CoreState, pipe: PipeState) -> Process:
-        """Take instructions from a queue in order and run them on the unit."""
-        queue, clock, latency = pipe.queue, pipe.clock, self._flag_latency
-        while True:
-            while not queue:
-                if core.issued:
-                    return
-                yield pipe.items.wait()
-            issued, low, number = queue.popleft()
-            clock.instructions += 1
-            start = max(pipe.free, issued)
-            code, op = low.code, low.op
-            if code is Code.WORK:
-                if low.transfer is not None:
-                    yield from self._transfer(env, core, pipe, low, number, start)
-                    continue
-                if pipe.pending:
-                    while pipe.pending:
-                        yield pipe.moved.wait()
-                    start = max(start, clock.cursor)
-                clock.until(Cause.ISSUE, start, number)
-                free = start + low.cycles
-                clock.until(Cause.WORK, free, number)
-                pipe.free = free
-                pipe.done = max(pipe.done, free + low.latency)
-                if low.returns_value:
-                    pipe.value_time = free + low.latency
-                pipe.pop(start)
-            elif code is Code.WAIT:
-                assert low.flag is not None
-                flag = core.flag(low.flag)
-                pipe.at = number
-                while not flag.raised:
-                    yield flag.changed.wait()
-                pipe.at = None
-                stop = max(start, flag.raised.popleft() + latency)
-                if pipe.pending:
-                    pipe.account(Cause.FLAG, start, stop, number)
-                else:
-                    clock.until(Cause.ISSUE, start, number)
-                    clock.until(Cause.FLAG, stop, number)
-                pipe.free = stop
-                pipe.pop(stop)
-            elif code is Code.SET:
-                assert low.flag is not None
-                flag = core.flag(low.flag)
-                if pipe.pending:
-                    pipe.raise_flags([(flag, 0)], start, number)
-                else:
-                    clock.until(Cause.ISSUE, start, number)
-                    flag.set(max(start, pipe.done))
-                pipe.free = start
-                pipe.pop(start)
-            elif code is Code.BARRIER:
-                while pipe.pending:
-                    yield pipe.moved.wait()
-                self._waited(pipe, Cause.BARRIER, start, max(start, pipe.done), number)
-            elif code is Code.CROSS_SET:
-                assert isinstance(op, CrossCoreSetFlag)
-                pipe.raise_flags(self._reached(core, op), start, number)
-                pipe.free = start
-                pipe.pop(start)
-            else:
-                assert isinstance(op, CrossCoreWaitFlag)
-                stop = start
-                pipe.at = number
-                awaited = self._awaited(core, op)
-                for flag in awaited:
-                    while not flag.raised:
-                        yield flag.changed.wait()
-                stop = max([stop, *(flag.raised.popleft() for flag in awaited)])
-                pipe.at = None
-                self._waited(pipe, Cause.CROSS_CORE, start, stop, number)
-
-    @staticmethod
-    def _waited(pipe: PipeState, cause: Cause, start: int, stop: int, number: int) -> None:
-        pipe.account(cause, start, stop, number)
-        pipe.free = stop
-        pipe.pop(stop)
-
-    def _transfer(
-        self, env: simpy.Environment, core: CoreState, pipe: PipeState, low: Lowered, number: int, start: int
-    ) -> Process:
-        """Start a transfer with global memory, after waiting for the oldest where too many are under way."""
-        transfer = low.transfer
-        assert transfer is not None
-        limit = getattr(self._chip.ports, transfer.port).outstanding
-        in_flight = pipe.in_flight[transfer.port]
-        if len(in_flight) >= limit:
-            oldest = in_flight.popleft()
-            while oldest.stop is None:
-                yield pipe.moved.wait()
-            if oldest.done > start:
-                pipe.account(Cause.LINK, start, oldest.done, number)
-                start = oldest.done
-        entry = Pending(number, start, Cause.WORK, None)
-        entry.issue, entry.ideal = low.cycles, transfer.port_cycles
-        pipe.pending.append(entry)
-        in_flight.append(entry)
-        pipe.free = start + low.cycles
-        pipe.pop(start)
-
-        def ended(stop: int, done: int) -> None:
-            entry.stop = stop
-            entry.done = done + low.latency
-            pipe.settle()
-
-        delay = pipe.free - int(env.now)
-        if delay > 0:
-            yield env.timeout(delay)
-        pipe.port.submit(transfer, ended)
-
-    # ---- other cores ---------------------------------------------------------------------------------------
-
-    def _joined(self, core: CoreState, group: Group, sending: bool) -> list[CoreState]:
-        key = (core.index, group, sending)
-        found = self._peers.get(key)
-        if found is None:
-            ids = cross_peers(core.id, group, list(self._index), sending=sending)
-            found = self._peers[key] = [self._index[i] for i in ids]
-        return found
-
-    def _reached(self, core: CoreState, op: CrossCoreSetFlag) -> list[tuple[Flag, int]]:
-        """Return the flags that a set raises, and how long each takes."""
-        delay = self._cross_latency[op.group]
-        return [(r.cross_flag(op.id, core.index), delay) for r in self._joined(core, op.group, True)]
-
-    def _awaited(self, core: CoreState, op: CrossCoreWaitFlag) -> list[Flag]:
-        """Return the flags that a wait needs."""
-        return [core.cross_flag(op.id, s.index) for s in self._joined(core, op.group, False)]
-
     def _blocked(self, core: CoreState) -> Blocked:
         site = core.resolved.site
         waits = {p: site(s.at) for p, s in core.pipes.items() if s.at is not None}
@@ -454,6 +321,6 @@ class TimingMachine:
         peers = {}
         for place in waits.values():
             if isinstance(place.op, CrossCoreWaitFlag):
-                senders = self._joined(core, place.op.group, False)
+                senders = self._peers.joined(core, place.op.group, sending=False)
                 peers[place.number] = [s.id for s in senders if not core.raised(place.op.id, s.index)]
         return Blocked(core.id, core.issued, waits, peers, core.awaits_value)

@@ -55,15 +55,27 @@ class Touched(NamedTuple):
     """Transfers that fetch what was hit, under way or ended in this cycle."""
 
 
+class Settled:
+    """An access of many runs all of whose bytes are there, with nothing under way."""
+
+    __slots__ = ("holds", "touched")
+
+    def __init__(self, touched: Touched) -> None:
+        self.touched = touched
+        self.holds = True
+
+
 class Line:
     """What a granule holds: the touched bytes, whether any was written, and who fetches them."""
 
-    __slots__ = ("dirty", "fetch", "high", "low", "runs")
+    __slots__ = ("dirty", "fetch", "high", "low", "runs", "settled")
 
     def __init__(self, low: int, high: int, dirty: bool, fetch: Fetch | None) -> None:
         self.low, self.high, self.dirty, self.fetch = low, high, dirty, fetch
         self.runs: list[tuple[int, int]] | None = None
         """The touched bytes where they are more than the one run from `low` to `high`."""
+        self.settled: list[Settled] | None = None
+        """Accesses that hold only while nothing more is fetched into the granule."""
 
     def known(self, low: int, high: int) -> int:
         """Return how many bytes of a run are there."""
@@ -112,11 +124,14 @@ class L2:
         self._room = max(1, chip.l2.size_mib * 1024 * 1024 // self._granule)
         self._lines: OrderedDict[int, Line] = OrderedDict()
         self._kept: dict[Access, Sequence[tuple[int, int, int]]] = {}
+        self._settled: dict[Access, Settled] = {}
         self._bases: list[int] = []
         base = 0
         for spec in segments:
             self._bases.append(base)
             base += align_up(spec.nbytes, self._granule)
+        self._ordered = base > self._room * self._granule
+        """Whether a granule may have to go, so that it matters which was used last."""
         self._foreign = self._room if state == "dirty" else 0
         """Granules full of dirty bytes that were there before; they are the oldest."""
         if state == "warm":
@@ -134,11 +149,16 @@ class L2:
 
         What ends in the cycle `now` counts as under way, so that the order of events in a cycle is all one.
         """
-        lines = self._lines
+        if not write and access.counts:
+            settled = self._settled.get(access)
+            if settled is not None and settled.holds:
+                return settled.touched
+        lines, ordered = self._lines, self._ordered
         find, use = lines.get, lines.move_to_end
         hit = miss = evicted = 0
         awaited: list[Fetch] = []
-        for index, low, high in self._pieces(access):
+        pieces = self._pieces(access)
+        for index, low, high in pieces:
             line = find(index)
             if line is None:
                 evicted += self._make_room()
@@ -148,7 +168,8 @@ class L2:
                 else:
                     miss += high - low
                 continue
-            use(index)
+            if ordered:
+                use(index)
             if write:
                 line.add(low, high)
                 line.dirty = True
@@ -166,7 +187,26 @@ class L2:
                 miss += high - low - present
                 line.add(low, high)
                 line.fetch = fetch
-        return Touched(hit, miss, evicted, tuple(awaited))
+                if line.settled is not None:
+                    for settled in line.settled:
+                        settled.holds = False
+                    line.settled = None
+        touched = Touched(hit, miss, evicted, tuple(awaited))
+        if access.counts and not (write or ordered or miss or awaited):
+            self._settle(access, pieces, touched)
+        return touched
+
+    def _settle(self, access: Access, pieces: Sequence[tuple[int, int, int]], touched: Touched) -> None:
+        """Keep what an access found, since products read the same packets again and again."""
+        if len(self._settled) >= _KEPT:
+            self._settled.clear()
+        settled = self._settled[access] = Settled(touched)
+        for index, _, _ in pieces:
+            line = self._lines[index]
+            if line.settled is None:
+                line.settled = [settled]
+            elif line.settled[-1] is not settled:
+                line.settled.append(settled)
 
     def _pieces(self, access: Access) -> Sequence[tuple[int, int, int]]:
         """Return the bytes of an access by granule, in address order; those of many runs are kept."""
