@@ -126,22 +126,27 @@ def test_who_is_waited_for_against_sets_of_bytes(room, sequence):
                 fetch.end(now)
         fetch = Fetch()
         ends[fetch] = now + lasts
-        before = {key: set(known) for key, known, _ in sets.lines}
-        awaited = set()
-        runs = access.runs()
-        for byte in (b for start, stop in runs for b in range(start, stop)):
-            key = (access.segment, byte // GRANULE)
-            if not write and byte in before.get(key, ()) and ends.get(fetching.get(key), -1) >= now:
-                awaited.add(fetching[key])
-        expected = sets.touch(access.segment, runs, write)
-        there = {key for key, _, _ in sets.lines}
-        fetching = {key: by for key, by in fetching.items() if key in there}
-        for byte in (b for start, stop in runs for b in range(start, stop)):
-            key = (access.segment, byte // GRANULE)
-            if not write and byte not in before.get(key, ()):
-                fetching[key] = fetch
+        awaited, expected = set(), [0, 0, 0]
+        for start, stop in access.runs():
+            for granule in range(start // GRANULE, (stop - 1) // GRANULE + 1):
+                key, run = (
+                    (access.segment, granule),
+                    (max(start, granule * GRANULE), min(stop, (granule + 1) * GRANULE)),
+                )
+                there = next((known for at, known, _ in sets.lines if at == key), set())
+                present = len(there & set(range(*run)))
+                if not there:
+                    fetching.pop(key, None)
+                by = fetching.get(key)
+                if present and not write and by is not fetch and ends.get(by, -1) >= now:
+                    awaited.add(by)
+                if present < run[1] - run[0] and not write:
+                    fetching[key] = fetch
+                expected = [
+                    a + b for a, b in zip(expected, sets.touch(access.segment, [run], write), strict=True)
+                ]
         touched = cache.access(access, write=write, fetch=fetch, now=now)
-        assert touched[:3] == expected
+        assert [*touched[:3]] == expected
         assert set(touched.awaited) == awaited
 
 
