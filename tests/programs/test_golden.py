@@ -48,6 +48,7 @@ RUNS = {
     "weighted_sample": ("toy", {"n": 3001, "s": 32}),
     "scan_batch": ("toy", {"batch": 3, "length": 600, "s": 16}),
     "scan_batch_vec": ("toy", {"batch": 3, "length": 300, "s": 16}),
+    "gdn_layer": ("toy", {"heads": 2, "key_heads": 1, "lengths": "70,5", "key_dim": 16, "value_dim": 32}),
     "tri_inv_mxr": ("toy", {"n": 32, "batch": 3}),
     "tri_inv_mch": ("toy", {"n": 32, "batch": 2}),
     "tri_inv_mbh": ("toy", {"n": 32, "batch": 2}),

@@ -1,0 +1,143 @@
+"""The chunked Gated DeltaNet layer: values against the recurrence, and what its stages wait for."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from npusim import simulate
+from npusim.errors import ConfigError
+
+SMALL = {"heads": 2, "key_heads": 1, "key_dim": 16, "value_dim": 32}
+
+
+def layer(chip="toy", **params):
+    return simulate("gdn_layer", chip, **{**SMALL, **params})
+
+
+def cycles(report):
+    return {launch.name: launch.cycles for launch in report.launches}
+
+
+def token_by_token(inputs, lengths, group):
+    """Plain loops over tokens and heads, with nothing but dot products."""
+    q, k, v, beta, g = (np.asarray(inputs[name], np.float64) for name in ("q", "k", "v", "beta", "g"))
+    o = np.zeros(v.shape)
+    finals = []
+    start = 0
+    for length in lengths:
+        for head in range(v.shape[1]):
+            state = np.zeros((k.shape[2], v.shape[2]))
+            for t in range(start, start + length):
+                key = k[t, head // group]
+                state = np.exp(g[t, head]) * state
+                state = state + np.outer(key, beta[t, head] * (v[t, head] - key @ state))
+                o[t, head] = q[t, head // group] @ state
+            finals.append(state)
+        start += length
+    return o, np.array(finals)
+
+
+def made_inputs(tokens, seed, heads=2, dk=16, dv=32):
+    generator = np.random.default_rng(seed)
+    rows = generator.standard_normal((2, tokens, 1, dk))
+    q, k = (rows / np.linalg.norm(rows, axis=-1, keepdims=True)).astype(np.float16)
+    return {
+        "q": q,
+        "k": k,
+        "v": generator.standard_normal((tokens, heads, dv)).astype(np.float16),
+        "beta": generator.uniform(0, 1, (tokens, heads)).astype(np.float16),
+        "g": -generator.exponential(0.1, (tokens, heads)).astype(np.float32),
+    }
+
+
+def test_outputs_are_those_of_the_recurrence():
+    inputs = made_inputs(97, 3)
+    report = layer(inputs=inputs, lengths="64,33")
+    assert report.values.ok
+    o, finals = token_by_token(inputs, [64, 33], 2)
+    error = np.linalg.norm(report.outputs["o"].astype(np.float64) - o) / np.linalg.norm(o)
+    assert 1e-5 < error < 8e-4  # half precision: not exact, and not worse
+    final = report.outputs["final"].astype(np.float64).reshape(finals.shape)
+    assert np.linalg.norm(final - finals) < 8e-4 * np.linalg.norm(finals)
+
+
+@pytest.mark.parametrize("lengths", ["1", "31,1", "32,33", "63,64,65", "2,130"])
+def test_chunks_of_any_length_are_right(lengths):
+    assert layer(lengths=lengths).values.ok
+
+
+@pytest.mark.parametrize(
+    "params",
+    [
+        {"gate": False},
+        {"inverse": "mbh"},
+        {"inverse": "mch"},
+        {"reuse": True},
+        {"dtype": "bfloat16"},
+        {"down": "strides"},
+        {"across": "scalar"},
+        {"heads": 3, "key_heads": 3, "key_dim": 32, "value_dim": 16},
+        {"key_dim": 64, "value_dim": 64, "overflow": "saturate"},
+    ],
+)
+def test_every_way_to_compute_it_is_right(params):
+    assert layer(lengths="70,5", **params).values.ok
+
+
+def test_chunks_of_128_on_a_device():
+    report = layer("ascend-910b2", chunk=128, lengths="129,64", key_dim=128, value_dim=128)
+    assert report.values.ok
+
+
+def test_one_launch_gives_the_same_bytes_and_saves_starts():
+    apart, together = (layer("ascend-910b2", lengths="70,5", fused=fused) for fused in (False, True))
+    for name in apart.outputs:
+        assert together.outputs[name].tobytes() == apart.outputs[name].tobytes()
+    assert [launch.name for launch in together.launches] == ["gdn_layer"]
+    assert list(cycles(apart)) == ["gdn_prepare", "gdn_kkt", "gdn_tril", "gdn_wy", "gdn_h", "gdn_o"]
+    assert together.total_us < apart.total_us
+    assert together.total_cycles > apart.total_cycles  # all cores meet five times
+
+
+def test_only_the_recurrence_takes_longer_with_the_chunks_of_one_head():
+    one = {"heads": 1, "key_heads": 1, "timing_only": True}
+    short, long = (cycles(layer("ascend-910b2", length=64 * n, sequences=1, **one)) for n in (4, 16))
+    assert 3.5 < long["gdn_h"] / short["gdn_h"] < 4.1
+    for name in ("gdn_kkt", "gdn_tril", "gdn_wy", "gdn_o"):
+        assert long[name] < 1.3 * short[name], name  # every chunk has a core of its own
+
+
+def test_spreading_by_strides_saves_vector_time():
+    runs = {down: cycles(layer(lengths="64", down=down, timing_only=True)) for down in ("copies", "strides")}
+    assert runs["strides"]["gdn_kkt"] < runs["copies"]["gdn_kkt"]
+    assert runs["strides"]["gdn_h"] == runs["copies"]["gdn_h"]  # it spreads columns only
+
+
+def test_a_nan_stays_in_its_head_and_behind_its_token():
+    inputs = made_inputs(70, 5)
+    inputs["v"][40, 1, 3] = np.nan
+    o = layer(inputs=inputs, lengths="70", check=False).outputs["o"]
+    assert np.isnan(o[40:, 1, 3]).all()
+    assert np.isfinite(o[:, 0]).all()
+    assert np.isfinite(np.delete(o[:, 1], 3, axis=1)).all()
+
+
+@pytest.mark.parametrize(
+    ("params", "message"),
+    [
+        ({"heads": 3, "key_heads": 2}, "gdn_layer: heads=3 is no multiple of key_heads=2"),
+        (
+            {"lengths": "5,x"},
+            "gdn_layer: lengths=5,x: numbers of 1 or more with commas are needed, as 100,37",
+        ),
+        (
+            {"heads": 1024, "key_heads": 1, "lengths": "5"},
+            "gdn_layer: heads=1024: rows lie 65536 elements apart, a copy takes 65535; use fewer heads",
+        ),
+    ],
+)
+def test_bad_parameters_are_refused(params, message):
+    with pytest.raises(ConfigError) as raised:
+        layer(**params)
+    assert str(raised.value) == message
