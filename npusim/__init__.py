@@ -12,6 +12,7 @@ from npusim.report.component_run import ceilings, components
 from npusim.report.model import Report
 from npusim.report.simulate import simulate
 from npusim.sweep.run import Sweep, sweep
+from npusim.sweep.search import Search, search
 from npusim.validation.validate import Validation, validate
 
 __version__ = "0.1.0"
@@ -28,6 +29,7 @@ __all__ = [
     "Pipe",
     "Reg",
     "Report",
+    "Search",
     "Space",
     "Sweep",
     "Tile",
@@ -37,6 +39,7 @@ __all__ = [
     "isa",
     "load_chip",
     "program",
+    "search",
     "simulate",
     "sweep",
     "validate",

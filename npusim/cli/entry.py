@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 from typer.main import get_command
 
-from npusim.cli import looking, plots, sweep, validation  # noqa: F401  # add their commands to the application
+from npusim.cli import looking, plots, search, sweep, validation  # noqa: F401  # add their commands
 from npusim.cli.commands import app
 from npusim.cli.options import ARGV
 from npusim.cli.problems import explain

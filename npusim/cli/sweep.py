@@ -53,7 +53,7 @@ def sweep_command(
     with contextlib.ExitStack() as stack:
         stack.enter_context(document(as_json))
         client = stack.enter_context(_client(scheduler)) if scheduler is not None else None
-        with _progress() as line:
+        with progress_line() as line:
             found = sweep(
                 space,
                 output=folder,
@@ -92,7 +92,7 @@ def _client(address: str) -> Iterator[object]:
 
 
 @contextlib.contextmanager
-def _progress() -> Iterator[Progress | None]:
+def progress_line() -> Iterator[Progress | None]:
     """Show the rows done, the time left and the failures on a terminal; nothing elsewhere."""
     if not sys.stderr.isatty():
         yield None

@@ -6,7 +6,7 @@ import hashlib
 import itertools
 import json
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -86,82 +86,134 @@ def make_plan(source: SpaceSource) -> Plan:
     Raises `ConfigError`, with the place in the space file, for an unknown program, chip, parameter or number,
     for values that these refuse, and for axes that do not fit together.
     """
-    return _Planner(source).plan()
+    grid = make_grid(source)
+    if grid.size > MOST_POINTS:
+        raise source.error(("axes",), f"give {grid.size:,} points, at most {MOST_POINTS:,}")
+    every = itertools.product(*map(range, grid.sizes))
+    points = tuple(point for at in every if (point := grid.point(at)) is not None)
+    if not points:
+        raise source.error(("where",), f"leaves none of the {grid.size:,} points")
+    _check_distinct(source, points)
+    return Plan(grid.space, grid.program, grid.axes, grid.together, points, grid.size - len(points))
+
+
+def make_grid(source: SpaceSource) -> Grid:
+    """Check a space and return all its combinations, of which none is a point yet; raises as `make_plan`."""
+    return _Planner(source).grid()
+
+
+@dataclass(frozen=True, slots=True)
+class _OnChip:
+    """A chip of a space, and the axes as they are on it."""
+
+    name: str
+    chip: Chip
+    values: dict[str, list[Any]]
+    conditions: list[Condition]
+
+
+class Grid:
+    """All combinations of a space: which are made into points one by one."""
+
+    def __init__(
+        self, planner: _Planner, together: tuple[tuple[str, ...], ...], on_chips: list[_OnChip]
+    ) -> None:
+        several = len(on_chips) > 1
+        self.space = planner.space
+        self.program = planner.maker
+        self.axes: tuple[str, ...] = (*(["chip"] if several else []), *planner.space.axes)
+        """Names of the axes; `chip` is the first where there are several chips."""
+        self.together: tuple[tuple[str, ...], ...] = (*([("chip",)] if several else []), *together)
+        """The axes in groups that move together."""
+        self.sizes = (len(on_chips), *(len(on_chips[0].values[group[0]]) for group in together))
+        """Number of chips, and of values of every other group."""
+        self._planner, self._groups, self._on_chips = planner, together, on_chips
+
+    @property
+    def size(self) -> int:
+        """Number of combinations, those that `where` leaves out included."""
+        return math.prod(self.sizes)
+
+    def values(self, axis: str) -> list[Any]:
+        """Return the values of an axis on the first chip; of `chip`, the names of the chips."""
+        first = self._on_chips[0]
+        return [on.chip.name for on in self._on_chips] if axis == "chip" else first.values[axis]
+
+    def numbers(self) -> dict[str, Any]:
+        """Return what conditions may name besides axes: parameters and numbers of the first chip."""
+        return self._planner.fixed(self._on_chips[0].chip)
+
+    def point(self, at: Sequence[int]) -> Point | None:
+        """Return the point with some positions of chip and groups; None where `where` leaves it out.
+
+        Raises `ConfigError` where the program or the chip refuses the combination.
+        """
+        on = self._on_chips[at[0]]
+        coords = {
+            axis: on.values[axis][index]
+            for group, index in zip(self._groups, at[1:], strict=True)
+            for axis in group
+        }
+        if not self._planner.wanted(on.conditions, on.chip, coords):
+            return None
+        return self._planner.point(on.name, on.chip.name, coords)
 
 
 class _Planner:
     def __init__(self, source: SpaceSource) -> None:
-        self._source, self._space = source, source.space
+        self._source, self.space = source, source.space
         self._chips: dict[tuple[str, str], Chip] = {}
         self._reference = _near(source.folder, source.space.program)
         try:
-            self._maker = find_program(self._reference)
+            self.maker = find_program(self._reference)
         except ConfigError as error:
             raise source.error(("program",), str(error)) from None
-        self._origin = program_digest(self._reference, self._maker)
+        self._origin = program_digest(self._reference, self.maker)
 
-    def plan(self) -> Plan:
-        space = self._space
+    def grid(self) -> Grid:
+        space = self.space
         self._check_parameters()
         self._check_settings()
         together = self._together()
         names = [_near(self._source.folder, c) if is_path(c) else c for c in space.chips]
         if len(set(names)) < len(names):
             raise self._source.error(("chips",), "a chip is there twice; name each once")
-        points: list[Point] = []
-        count = 0
+        on_chips = []
         for at, name in enumerate(names):
             chip = self._base_chip(at, name)
             values = {axis: self._values(axis, name, chip) for axis in space.axes}
             self._check_lengths(values)
-            conditions = self._conditions(chip)
-            count += math.prod(len(values[group[0]]) for group in together)
-            if count > MOST_POINTS:
-                raise self._source.error(("axes",), f"give {count:,} points or more, at most {MOST_POINTS:,}")
-            for coords in _combinations(together, values):
-                if self._wanted(conditions, chip, coords):
-                    points.append(self._point(name, chip.name, coords))
-        if not points:
-            raise self._source.error(("where",), f"leaves none of the {count:,} points")
-        _check_distinct(self._source, points)
-        several = len(names) > 1
-        return Plan(
-            space,
-            self._maker,
-            (*(["chip"] if several else []), *space.axes),
-            (*([("chip",)] if several else []), *together),
-            tuple(points),
-            count - len(points),
-        )
+            on_chips.append(_OnChip(name, chip, values, self._conditions(chip)))
+        return Grid(self, together, on_chips)
 
     def _check_parameters(self) -> None:
-        for name, value in self._space.params.items():
+        for name, value in self.space.params.items():
             self._check_parameter(("params", name), name, value)
-        for axis in self._space.axes:
+        for axis in self.space.axes:
             head, _, name = axis.partition(".")
             if head == "program":
-                if name in self._space.params:
+                if name in self.space.params:
                     raise self._source.error(("axes", axis), "is fixed in params, too; leave one of them out")
                 self._check_parameter(("axes", axis), name, None)
-            elif head == "chip" and name in self._space.set:
+            elif head == "chip" and name in self.space.set:
                 raise self._source.error(("axes", axis), "is fixed in set, too; leave one of them out")
             elif axis == "chip.numerics":
                 raise self._source.error(("axes", axis), "is no number of the hardware; use run.numerics")
 
     def _check_parameter(self, path: tuple[str, ...], name: str, value: Any) -> None:
-        known = list(self._maker.model.model_fields)
+        known = list(self.maker.model.model_fields)
         if name not in known:
             there = did_you_mean(name, known) or f"; parameters: {' '.join(known) or 'none'}"
-            raise self._source.error(path, f"{self._maker.name} has no parameter {name}{there}")
+            raise self._source.error(path, f"{self.maker.name} has no parameter {name}{there}")
         if value is not None:
             try:
-                self._maker.validate({name: value})
+                self.maker.validate({name: value})
             except ConfigError as error:
                 raise self._source.error(path, str(error)) from None
 
     def _check_settings(self) -> None:
-        for axis in self._space.axes:
-            given = self._space.axes[axis]
+        for axis in self.space.axes:
+            given = self.space.axes[axis]
             if not axis.startswith("run.") or not isinstance(given, list):
                 continue
             for value in given:
@@ -174,8 +226,8 @@ class _Planner:
                 ):
                     rule = f"must be whole numbers of 0 or more, not {value!r}"
                     raise self._source.error(("axes", axis), rule)
-        if self._space.numerics is not None:
-            self._check_profile(("numerics",), self._space.numerics)
+        if self.space.numerics is not None:
+            self._check_profile(("numerics",), self.space.numerics)
 
     def _check_profile(self, path: tuple[str, ...], name: Any) -> None:
         try:
@@ -185,8 +237,8 @@ class _Planner:
 
     def _together(self) -> tuple[tuple[str, ...], ...]:
         """Return the axes in groups that move together, in the order of the axes."""
-        group_of: dict[str, tuple[str, ...]] = {axis: (axis,) for axis in self._space.axes}
-        for i, group in enumerate(self._space.zip):
+        group_of: dict[str, tuple[str, ...]] = {axis: (axis,) for axis in self.space.axes}
+        for i, group in enumerate(self.space.zip):
             for axis in group:
                 if axis not in group_of:
                     near = did_you_mean(axis, group_of) or f"; axes: {' '.join(group_of) or 'none'}"
@@ -209,22 +261,22 @@ class _Planner:
         if head == "chip":
             base = chip.numbers().get(name)
         elif head == "program":
-            base = self._space.params.get(name, self._maker.model.model_fields[name].default)
+            base = self.space.params.get(name, self.maker.model.model_fields[name].default)
         else:
-            base = self._space.seed if name == "seed" else None
+            base = self.space.seed if name == "seed" else None
         try:
-            values = axis_values(self._space.axes[axis], base)
+            values = axis_values(self.space.axes[axis], base)
             for value in values:
                 if head == "chip":
                     self._load(chip_name, {axis: value})
                 elif head == "program":
-                    self._maker.validate({name: value})
+                    self.maker.validate({name: value})
         except ConfigError as error:
             raise self._source.error(("axes", axis), str(error).removeprefix("override: ")) from None
         return values
 
     def _check_lengths(self, values: Mapping[str, Sequence[Any]]) -> None:
-        for i, group in enumerate(self._space.zip):
+        for i, group in enumerate(self.space.zip):
             sizes = [len(values[axis]) for axis in group]
             if len(set(sizes)) > 1:
                 told = ", ".join(f"{axis} has {size}" for axis, size in zip(group, sizes, strict=True))
@@ -232,33 +284,33 @@ class _Planner:
 
     def _conditions(self, chip: Chip) -> list[Condition]:
         try:
-            names = self._fixed(chip).keys() | self._space.axes.keys()
-            return [Condition(text, sorted(names)) for text in self._space.conditions]
+            names = self.fixed(chip).keys() | self.space.axes.keys()
+            return [Condition(text, sorted(names)) for text in self.space.conditions]
         except ConfigError as error:
             raise self._source.error(("where",), str(error)) from None
 
-    def _fixed(self, chip: Chip) -> dict[str, Any]:
+    def fixed(self, chip: Chip) -> dict[str, Any]:
         """Return what a condition may name besides the axes."""
-        space = self._space
-        defaults = {n: f.default for n, f in self._maker.model.model_fields.items()}
+        space = self.space
+        defaults = {n: f.default for n, f in self.maker.model.model_fields.items()}
         found = {f"program.{n}": v for n, v in (defaults | space.params).items()}
         found |= {f"chip.{n}": v for n, v in chip.numbers().items()}
         return found | {"chip": chip.name, "run.seed": space.seed, "run.l2": space.l2}
 
-    def _wanted(self, conditions: list[Condition], chip: Chip, coords: Mapping[str, Any]) -> bool:
+    def wanted(self, conditions: list[Condition], chip: Chip, coords: Mapping[str, Any]) -> bool:
         if not conditions:
             return True
-        values = {**self._fixed(chip), **coords}
+        values = {**self.fixed(chip), **coords}
         try:
             return all(c.holds(values) for c in conditions)
         except ConfigError as error:
             raise self._source.error(("where",), str(error)) from None
 
-    def _point(self, name: str, chip_name: str, coords: dict[str, Any]) -> Point:
-        space = self._space
+    def point(self, name: str, chip_name: str, coords: dict[str, Any]) -> Point:
+        space = self.space
         params = {a.partition(".")[2]: v for a, v in coords.items() if a.startswith("program.")}
         try:
-            values = self._maker.validate(space.params | params)
+            values = self.maker.validate(space.params | params)
             chip = self._load(name, {a: v for a, v in coords.items() if a.startswith("chip.")})
         except ConfigError as error:
             at = ", ".join(f"{a}={v}" for a, v in coords.items())
@@ -269,7 +321,7 @@ class _Planner:
         return Point(
             program=self._reference,
             origin=self._origin,
-            name=self._maker.name,
+            name=self.maker.name,
             chip=chip,
             chip_name=chip_name,
             params=values,
@@ -283,7 +335,7 @@ class _Planner:
 
     def _load(self, name: str, axes: dict[str, Any]) -> Chip:
         """Load a chip with the fixed numbers of the space and those of some axes; each once."""
-        changes = self._space.set | {axis.partition(".")[2]: value for axis, value in axes.items()}
+        changes = self.space.set | {axis.partition(".")[2]: value for axis, value in axes.items()}
         key = (name, json.dumps(changes, sort_keys=True, default=str))
         if key not in self._chips:
             self._chips[key] = load_chip(name, overrides=changes)
@@ -298,15 +350,6 @@ def _near(folder: Path, name: str) -> str:
     if looks and beside.is_file():
         return f"{beside.resolve()}:{program}" if colon else str(beside.resolve())
     return name
-
-
-def _combinations(
-    together: Sequence[tuple[str, ...]], values: Mapping[str, Sequence[Any]]
-) -> Iterator[dict[str, Any]]:
-    groups = [list(zip(*(values[axis] for axis in group), strict=True)) for group in together]
-    names = [axis for group in together for axis in group]
-    for chosen in itertools.product(*groups):
-        yield dict(zip(names, itertools.chain.from_iterable(chosen), strict=True))
 
 
 def _check_distinct(source: SpaceSource, points: Sequence[Point]) -> None:

@@ -18,7 +18,7 @@ from npusim.report.model import (
     Report,
     VectorPart,
 )
-from npusim.sweep.plan import Plan, Point
+from npusim.sweep.plan import Grid, Plan, Point
 
 Row = dict[str, Any]
 """A row of a sweep, by column."""
@@ -46,7 +46,7 @@ _DERIVED = ("run_id", "chip", "program", "params", "bounds", "confidence")
 """Parts of a report that an axis may change without any effect on what the machine did."""
 
 
-def columns(plan: Plan) -> list[str]:
+def columns(plan: Plan | Grid) -> list[str]:
     """Return the columns of the rows of a sweep: what it is, where it is, what came out."""
     params = [f"program.{name}" for name in plan.program.model.model_fields]
     places = dict.fromkeys([a for a in plan.axes if a != "chip"] + params)

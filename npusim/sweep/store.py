@@ -82,6 +82,25 @@ class RowStore:
         self._table.close()
 
 
+def read_record(folder: str | os.PathLike[str]) -> dict[str, Any]:
+    """Return what `sweep.json` says; empty where there is none.
+
+    Raises `ConfigError` where it is something else.
+    """
+    file = Path(folder) / RECORD
+    if not file.exists():
+        return {}
+    try:
+        found = json.loads(file.read_text(encoding="utf-8"))
+        if found["schema"] != SCHEMA:
+            raise ValueError("another schema")
+    except (OSError, ValueError, KeyError, TypeError):
+        raise ConfigError(
+            f"{os.fspath(folder)}/{RECORD}: is no record of a sweep; name a new folder"
+        ) from None
+    return dict(found)
+
+
 def _read(file: Path, shown: str) -> tuple[list[Row], int]:
     """Return the rows of a file and the bytes that they take; a last line without an end does not count."""
     raw = file.read_bytes()

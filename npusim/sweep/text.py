@@ -6,9 +6,11 @@ from typing import Any
 
 from npusim.sweep.rows import Row
 from npusim.sweep.run import Sweep
+from npusim.sweep.search import Search
 from npusim.units import grouped
 
 _SHOWN_FAILURES = 10
+_SHOWN_FRONT = 20
 
 
 def sweep_text(found: Sweep, *, next_step: str = "") -> str:
@@ -36,11 +38,36 @@ def sweep_text(found: Sweep, *, next_step: str = "") -> str:
     return "\n".join(lines) + "\n"
 
 
+def search_text(found: Search, *, next_step: str = "") -> str:
+    """Return what a search came to: how many points, the best of them, failures."""
+    program = found.rows[0]["program"]
+    counts = f"{grouped(len(found.rows))} of {grouped(found.combinations)} combinations tried"
+    more = [(len(found.failed), "failed"), (len(found.wrong), "with wrong values")]
+    counts += "".join(f", {grouped(n)} {what}" for n, what in more if n)
+    if found.resumed:
+        counts += f"; {grouped(found.resumed)} were there before"
+    several = len(found.minimized) > 1
+    lines = [f"{program}: {', '.join(found.minimized)}, as little as possible", "", f"points      {counts}"]
+    if several:
+        lines.append(f"front       {grouped(len(found.front))} that no other beats in all:")
+    for at in found.front[:_SHOWN_FRONT]:
+        values = "  ".join(f"{v:>14,.6g}" for v in found.values[at] or ())
+        row = found.rows[at]
+        lines.append(f"{'' if several else 'best':<12}{values}  {_place(row, found)}")
+    if len(found.front) > _SHOWN_FRONT:
+        lines.append(f"{'':<12}and {len(found.front) - _SHOWN_FRONT} more")
+    for number, row in enumerate(found.failed[:_SHOWN_FAILURES]):
+        lines.append(f"{'failed' if not number else '':<12}{_place(row, found)}: {row['error']}")
+    if next_step:
+        lines.append(f"next        {next_step}")
+    return "\n".join(lines) + "\n"
+
+
 def _extreme(label: str, row: Row, found: Sweep) -> str:
     return f"{label:<12}{row['time_us']:,.4g} us, {grouped(row['total_cycles'])} cycles: {_place(row, found)}"
 
 
-def _place(row: Row, found: Sweep) -> str:
+def _place(row: Row, found: Sweep | Search) -> str:
     return " ".join(f"{axis}={_value(row[axis])}" for axis in found.axes) or "the only point"
 
 

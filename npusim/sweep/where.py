@@ -1,8 +1,11 @@
-"""Conditions on the points of a sweep: comparisons of axes and numbers, parsed and never run as code."""
+"""Conditions on the points of a sweep and goals of a search: arithmetic and comparisons of axes and numbers,
+parsed and never run as code.
+"""
 
 from __future__ import annotations
 
 import ast
+import math
 import operator
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
@@ -28,6 +31,31 @@ _COMPARISONS: dict[type[ast.cmpop], Callable[[Any, Any], bool]] = {
 GRAMMAR = "use names, numbers, texts, + - * / // %, comparisons, and, or, not"
 
 
+class Formula:
+    """A formula such as `chip.l2.size_mib * 1024 + chip.buffers.l1_kib`."""
+
+    def __init__(self, text: str, names: Collection[str]) -> None:
+        """Parse a formula of some names.
+
+        Raises `ConfigError`, without a place, for what the grammar does not have or a name that is not there.
+        """
+        self._condition = Condition(text, names)
+        self.text = text
+
+    def value(self, values: Mapping[str, Any]) -> float:
+        """Return the value for those of a row.
+
+        Raises `ConfigError` where it is no finite number.
+        """
+        try:
+            found = float(self._condition.value(values))
+        except (ValueError, TypeError):
+            found = math.nan
+        if not math.isfinite(found):
+            raise ConfigError(f"'{self.text}' gives no finite number")
+        return found
+
+
 class Condition:
     """A condition such as `program.tile * 2 <= program.n and chip.l2.size_mib > 24`."""
 
@@ -48,8 +76,12 @@ class Condition:
 
         Raises `ConfigError` where values cannot be compared or divided.
         """
+        return bool(self.value(values))
+
+    def value(self, values: Mapping[str, Any]) -> Any:
+        """Return what it comes to; raises as `holds`."""
         try:
-            return bool(_value(self._tree, values))
+            return _value(self._tree, values)
         except (TypeError, ZeroDivisionError, OverflowError) as error:
             raise ConfigError(f"'{self.text}' cannot be worked out: {error}") from None
 
