@@ -33,7 +33,7 @@ def bounds_over(rows: Sequence[Mapping[str, Any]], axis: str, ax: Axes) -> Axes:
     x: list[float] = list(range(len(ran)))
     if all(isinstance(row[axis], int | float) for row in ran):
         ran.sort(key=lambda row: float(row[axis]))
-        ax.xaxis.get_major_locator().set_params(integer=True)
+        ax.locator_params(axis="x", integer=True)
         x = [float(row[axis]) for row in ran]
     else:
         ax.set_xticks(x, [str(row[axis]) for row in ran])
