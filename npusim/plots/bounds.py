@@ -42,7 +42,8 @@ def bounds_over(rows: Sequence[Mapping[str, Any]], axis: str, ax: Axes) -> Axes:
         ax.plot(x, y, color=colour, linestyle=dashes, linewidth=1.2, label=f"bound: {label}")
     cycles = [row["total_cycles"] / 1000 for row in ran]
     ax.plot(x, cycles, color=BLACK, marker="o", markersize=3.5, linewidth=1.4, label="cycles")
-    ax.set(xlabel=axis, ylabel="thousand cycles", title=f"{ran[0]['program']} on {ran[0]['chip']}")
+    ax.set(xlabel=axis, ylabel="thousand cycles")
+    ax.set_title(f"{ran[0]['program']} on {ran[0]['chip']}", loc="left")
     ax.set_ylim(bottom=0)
     ax.legend(loc="upper center", bbox_to_anchor=(0.5, 0), borderaxespad=BELOW, ncols=3)
     return ax
