@@ -1,4 +1,5 @@
-"""What the programs of triangular inverses share: where the matrices lie, inputs, and the exact inverse.
+"""What the programs of triangular inverses share: parameters, where the matrices lie, inputs, and the exact
+inverse.
 
 T = (I + A)^-1 for every strictly triangular matrix A of a batch (arXiv 2605.21325).
 """
@@ -14,12 +15,22 @@ import numpy as np
 
 from npusim import Builder, Expected, isa
 from npusim.errors import ConfigError
-from npusim.study.triangular_inputs import make
+from npusim.isa.dtype import element_type
+from npusim.study.triangular_inputs import Family, make
 from npusim.units import ceil_div
 
-Layout = Literal["head_first", "seq_first"]
+Side = Literal[16, 32, 64, 96, 128]
+"""Rows and columns of a matrix (`n`)."""
+Operands = Literal["float16", "bfloat16"]
+"""Element type of A, and of what products take (`dtype`)."""
+Result = Literal["auto", "float16", "bfloat16", "float32"]
+"""Element type of T (`out`); auto: that of A."""
 Triangle = Literal["upper", "lower"]
+"""Where A is not zero."""
 Overflow = Literal["ieee", "saturate"]
+"""What is too large: infinite, or, as after reset, the largest number, and NaN zero."""
+Layout = Literal["head_first", "seq_first"]
+"""Order of a batch: (batch, n, n), or (tokens, heads, n)."""
 
 _CHUNK = 64
 """Matrices that the reference looks at together."""
@@ -171,6 +182,44 @@ def keep_infinities(overflow: Overflow) -> Iterator[isa.Instruction]:
     """Yield the switch to IEEE arithmetic; after reset overflow gives the largest number and NaN zero."""
     if overflow == "ieee":
         yield isa.SetControl(what=isa.Control.SATURATE, value=0)
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """The matrices of a program: `a` in, and their inverses `t` out."""
+
+    name: str
+    at: Places
+    a: isa.Tile
+    t: isa.Tile
+    triangle: Triangle
+    kind: isa.DType
+    """Element type of `a`."""
+
+    def check_with(self, k: Builder, bound: Bound) -> None:
+        """Make the exact inverses, and errors up to a bound, the reference of the program."""
+
+        @k.reference
+        def expected(inputs: Mapping[str, np.ndarray]) -> dict[str, Expected]:
+            out = self.t.dtype.np.name
+            return {"t": expected_inverse(self.name, inputs, self.at, self.triangle, out, bound)}
+
+
+def declare(
+    k: Builder,
+    name: str,
+    at: Places,
+    dtype: str,
+    out: str,
+    *,
+    triangle: Triangle,
+    family: Family,
+    scale: float,
+) -> Batch:
+    """Declare the input and the output of a program; `out` may be auto, for `dtype`."""
+    a = triangular_input(k, at, dtype, family, scale, triangle)
+    t = inverse_output(k, at, dtype if out == "auto" else out)
+    return Batch(name, at, a, t, triangle, element_type(dtype))
 
 
 # ---- the reference -----------------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ import numpy as np
 from npusim import Builder, Kernel, isa
 from npusim.units import ceil_div
 
-from ._tri import Overflow, Places, keep_infinities
+from ._tri import Batch, Overflow, Places, keep_infinities
 from ._tri_chain import FRACTAL, Chain, Played, Steps, Transfer
 
 _SCAN = 0
@@ -63,10 +63,7 @@ def groups_of(count: int, cores: int, core: int, at_once: int) -> list[range]:
 
 def launch_chains(
     k: Builder,
-    name: str,
-    at: Places,
-    a: isa.Tile,
-    t: isa.Tile,
+    both: Batch,
     constants: list[isa.Tile],
     setup: Callable[[Chain], C],
     invert: Callable[[C, isa.Tile, int, int], None],
@@ -76,8 +73,20 @@ def launch_chains(
     overflow: Overflow = "ieee",
 ) -> None:
     """Launch the inversion of a batch on the cubes; parameters as those of `chains`."""
-    cube = chains(k, at, a, t, constants, setup, invert, buffers=buffers, at_once=at_once, overflow=overflow)
-    k.launch(name, cube=cube, blocks=min(k.chip.cores.cube, len(at.places)))
+    at = both.at
+    cube = chains(
+        k,
+        at,
+        both.a,
+        both.t,
+        constants,
+        setup,
+        invert,
+        buffers=buffers,
+        at_once=at_once,
+        overflow=overflow,
+    )
+    k.launch(both.name, cube=cube, blocks=min(k.chip.cores.cube, len(at.places)))
 
 
 def chains(

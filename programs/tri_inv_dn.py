@@ -4,26 +4,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Literal
-
 import numpy as np
 from pydantic import PositiveInt
 
-from npusim import Builder, Expected, isa, program
-from npusim.isa.dtype import element_type
-from npusim.study.triangular_inputs import Family
+from npusim import Builder, isa, program
 
-from ._tri import (
-    Overflow,
-    Triangle,
-    expected_inverse,
-    identity,
-    inverse_output,
-    places,
-    sizes,
-    triangular_input,
-)
+from ._tri import Family, Operands, Overflow, Result, Side, Triangle, declare, identity, places, sizes
 from ._tri_bounds import block_diagonal, blocks_of, exact, identity_like, product_form, settled
 from ._tri_chain import FRACTAL, Chain
 from ._tri_cube import Setup, launch_chains, pair, product_blocks
@@ -41,10 +27,10 @@ class Kept(Setup):
 def tri_inv_dn(
     k: Builder,
     *,
-    n: Literal[16, 32, 64, 96, 128] = 64,
+    n: Side = 64,
     batch: PositiveInt = 40,
-    dtype: Literal["float16", "bfloat16"] = "float16",
-    out: Literal["auto", "float16", "bfloat16", "float32"] = "auto",
+    dtype: Operands = "float16",
+    out: Result = "auto",
     triangle: Triangle = "upper",
     family: Family = "uniform",
     scale: float = 0.1,
@@ -56,10 +42,8 @@ def tri_inv_dn(
     (I - P)(I + P^2)(I + P^4)... B. The unstable product form is used on a bounded number of blocks twice.
     """
     at = places("tri_inv_dn", n, batch)
-    a = triangular_input(k, at, dtype, family, scale, triangle)
-    result = dtype if out == "auto" else out
-    t = inverse_output(k, at, result)
-    kind = element_type(dtype)
+    both = declare(k, "tri_inv_dn", at, dtype, out, triangle=triangle, family=family, scale=scale)
+    kind = both.kind
     minus = identity(k, "minus", n, -1.0, kind)
     levels = max(0, (n // FRACTAL - 1).bit_length() - 1)
 
@@ -98,21 +82,19 @@ def tri_inv_dn(
         chain.product(q, p, p)
         chain.store(number, q)
 
-    launch_chains(k, "tri_inv_dn", at, a, t, [minus], Kept, invert, overflow=overflow)
+    launch_chains(k, both, [minus], Kept, invert, overflow=overflow)
 
-    @k.reference
-    def expected(inputs: Mapping[str, np.ndarray]) -> dict[str, Expected]:
-        def bound(lower: np.ndarray) -> np.ndarray:
-            diagonal = blocks_of(lower, FRACTAL)
-            inside = block_diagonal(product_form(diagonal, kind.np, levels=3))
-            power = (inside @ exact(block_diagonal(exact(diagonal)).value - lower)).rounded(kind.np)
-            z = (identity_like(lower) + power).rounded(kind.np)
-            for _ in range(levels):
-                power = (power @ power).rounded(kind.np)
-                z = (z + z @ power).rounded(kind.np)
-            return settled((z @ inside).error)
+    def bound(lower: np.ndarray) -> np.ndarray:
+        diagonal = blocks_of(lower, FRACTAL)
+        inside = block_diagonal(product_form(diagonal, kind.np, levels=3))
+        power = (inside @ exact(block_diagonal(exact(diagonal)).value - lower)).rounded(kind.np)
+        z = (identity_like(lower) + power).rounded(kind.np)
+        for _ in range(levels):
+            power = (power @ power).rounded(kind.np)
+            z = (z + z @ power).rounded(kind.np)
+        return settled((z @ inside).error)
 
-        return {"t": expected_inverse("tri_inv_dn", inputs, at, triangle, result, bound)}
+    both.check_with(k, bound)
 
 
 tri_inv_dn.from_inputs(sizes)

@@ -2,26 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Literal
-
 import numpy as np
 from pydantic import PositiveInt
 
-from npusim import Builder, Expected, isa, program
-from npusim.isa.dtype import element_type
-from npusim.study.triangular_inputs import Family
+from npusim import Builder, isa, program
 
-from ._tri import (
-    Overflow,
-    Triangle,
-    expected_inverse,
-    identity,
-    inverse_output,
-    places,
-    sizes,
-    triangular_input,
-)
+from ._tri import Family, Operands, Overflow, Result, Side, Triangle, declare, identity, places, sizes
 from ._tri_bounds import identity_like, merged, settled
 from ._tri_chain import FRACTAL, Chain
 from ._tri_cube import Setup, launch_chains, merge_blocks, pair
@@ -47,10 +33,10 @@ class Kept(Setup):
 def tri_inv_mbh(
     k: Builder,
     *,
-    n: Literal[16, 32, 64, 96, 128] = 64,
+    n: Side = 64,
     batch: PositiveInt = 40,
-    dtype: Literal["float16", "bfloat16"] = "float16",
-    out: Literal["auto", "float16", "bfloat16", "float32"] = "auto",
+    dtype: Operands = "float16",
+    out: Result = "auto",
     triangle: Triangle = "upper",
     family: Family = "uniform",
     scale: float = 0.1,
@@ -64,10 +50,8 @@ def tri_inv_mbh(
     this method are not public; the cutting is this program's own.
     """
     at = places("tri_inv_mbh", n, batch)
-    a = triangular_input(k, at, dtype, family, scale, triangle)
-    result = dtype if out == "auto" else out
-    t = inverse_output(k, at, result)
-    kind = element_type(dtype)
+    both = declare(k, "tri_inv_mbh", at, dtype, out, triangle=triangle, family=family, scale=scale)
+    kind = both.kind
     lower = triangle == "lower"
     constants = [identity(k, "minus", n, -1.0, kind), k.constant("choose", choosers(lower, kind), kind)]
 
@@ -79,14 +63,12 @@ def tri_inv_mbh(
         else:
             merge_blocks(s, y, p, q, number, FRACTAL, lower=lower)
 
-    launch_chains(k, "tri_inv_mbh", at, a, t, constants, Kept, invert, overflow=overflow)
+    launch_chains(k, both, constants, Kept, invert, overflow=overflow)
 
-    @k.reference
-    def expected(inputs: Mapping[str, np.ndarray]) -> dict[str, Expected]:
-        def bound(strict: np.ndarray) -> np.ndarray:
-            return settled(merged(strict, identity_like(strict), 1, kind.np).error)
+    def bound(strict: np.ndarray) -> np.ndarray:
+        return settled(merged(strict, identity_like(strict), 1, kind.np).error)
 
-        return {"t": expected_inverse("tri_inv_mbh", inputs, at, triangle, result, bound)}
+    both.check_with(k, bound)
 
 
 def choosers(lower: bool, kind: isa.DType) -> np.ndarray:

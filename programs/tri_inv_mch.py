@@ -2,26 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Literal
 
 import numpy as np
 from pydantic import PositiveInt
 
-from npusim import Builder, Expected, Kernel, isa, program
-from npusim.isa.dtype import element_type
-from npusim.study.triangular_inputs import Family
+from npusim import Builder, Kernel, isa, program
 
 from ._tri import (
+    Family,
+    Operands,
     Overflow,
+    Result,
+    Side,
     Triangle,
-    expected_inverse,
+    declare,
     identity,
-    inverse_output,
     keep_infinities,
     places,
     sizes,
-    triangular_input,
 )
 from ._tri_bounds import product_form, settled
 from ._tri_chain import Chain, Played, Transfer
@@ -31,10 +31,10 @@ from ._tri_chain import Chain, Played, Transfer
 def tri_inv_mch(
     k: Builder,
     *,
-    n: Literal[16, 32, 64, 96, 128] = 64,
+    n: Side = 64,
     batch: PositiveInt = 40,
-    dtype: Literal["float16", "bfloat16"] = "float16",
-    out: Literal["auto", "float16", "bfloat16", "float32"] = "float32",
+    dtype: Operands = "float16",
+    out: Result = "float32",
     triangle: Triangle = "upper",
     block: Literal[0, 16, 32, 64] = 0,
     family: Family = "uniform",
@@ -49,10 +49,8 @@ def tri_inv_mch(
     n=32 on, and the result is NaN, or wrong with `overflow=saturate`.
     """
     at = places("tri_inv_mch", n, batch)
-    a = triangular_input(k, at, dtype, family, scale, triangle)
-    result = dtype if out == "auto" else out
-    t = inverse_output(k, at, result)
-    kind = element_type(dtype)
+    both = declare(k, "tri_inv_mch", at, dtype, out, triangle=triangle, family=family, scale=scale)
+    kind = both.kind
     one, minus = identity(k, "one", n, 1.0, kind), identity(k, "minus", n, -1.0, kind)
     levels = ((block or n) - 1).bit_length() - 1
     played: list[Played] = []
@@ -63,22 +61,20 @@ def tri_inv_mch(
             played.append(product_chain(Chain(c, n, kind, 1), levels))
 
         def memory(transfer: Transfer) -> Iterator[isa.Instruction]:
-            source = (a.flat(c.block * n * n, n * n), one, minus)
+            source = (both.a.flat(c.block * n * n, n * n), one, minus)
             if transfer.number < len(source):
                 yield isa.nd_to_nz(transfer.tile, source[transfer.number], n, n)
             else:
-                yield isa.store_nd(t.flat(c.block * n * n, n * n), transfer.tile, n, n)
+                yield isa.store_nd(both.t.flat(c.block * n * n, n * n), transfer.tile, n, n)
 
         yield from played[0].stream(memory)
 
     k.launch("tri_inv_mch", cube=cube, blocks=batch)
 
-    @k.reference
-    def expected(inputs: Mapping[str, np.ndarray]) -> dict[str, Expected]:
-        def bound(lower: np.ndarray) -> np.ndarray:
-            return settled(product_form(lower, kind.np, levels=levels).error)
+    def bound(lower: np.ndarray) -> np.ndarray:
+        return settled(product_form(lower, kind.np, levels=levels).error)
 
-        return {"t": expected_inverse("tri_inv_mch", inputs, at, triangle, result, bound)}
+    both.check_with(k, bound)
 
 
 def product_chain(chain: Chain, levels: int) -> Played:

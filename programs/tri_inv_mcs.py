@@ -2,27 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Literal
-
 import ml_dtypes
 import numpy as np
 from pydantic import PositiveInt
 
-from npusim import Builder, Expected, isa, program
-from npusim.isa.dtype import element_type
-from npusim.study.triangular_inputs import Family
+from npusim import Builder, isa, program
 
-from ._tri import (
-    Overflow,
-    Triangle,
-    expected_inverse,
-    identity,
-    inverse_output,
-    places,
-    sizes,
-    triangular_input,
-)
+from ._tri import Family, Operands, Overflow, Result, Side, Triangle, declare, identity, places, sizes
 from ._tri_bounds import SINGLE, settled
 from ._tri_chain import FRACTAL, Chain
 from ._tri_cube import Setup, launch_chains, pair
@@ -41,10 +27,10 @@ class Kept(Setup):
 def tri_inv_mcs(
     k: Builder,
     *,
-    n: Literal[16, 32, 64, 96, 128] = 32,
+    n: Side = 32,
     batch: PositiveInt = 20,
-    dtype: Literal["float16", "bfloat16"] = "float16",
-    out: Literal["auto", "float16", "bfloat16", "float32"] = "auto",
+    dtype: Operands = "float16",
+    out: Result = "auto",
     triangle: Triangle = "upper",
     family: Family = "uniform",
     scale: float = 0.1,
@@ -57,10 +43,8 @@ def tri_inv_mcs(
     (k, k) in E_k, while the product before is on its way. Three products a column; the ones are exact.
     """
     at = places("tri_inv_mcs", n, batch)
-    a = triangular_input(k, at, dtype, family, scale, triangle)
-    result = dtype if out == "auto" else out
-    t = inverse_output(k, at, result)
-    kind = element_type(dtype)
+    both = declare(k, "tri_inv_mcs", at, dtype, out, triangle=triangle, family=family, scale=scale)
+    kind = both.kind
     units = np.eye(FRACTAL)[:, None, :] * np.eye(FRACTAL)[:, :, None]
     constants = [
         identity(k, "minus", n, -1.0, kind),
@@ -94,14 +78,12 @@ def tri_inv_mcs(
                 chain.keep(s.x, p)
         chain.store(number, p)
 
-    launch_chains(k, "tri_inv_mcs", at, a, t, constants, Kept, invert, at_once=1, overflow=overflow)
+    launch_chains(k, both, constants, Kept, invert, at_once=1, overflow=overflow)
 
-    @k.reference
-    def expected(inputs: Mapping[str, np.ndarray]) -> dict[str, Expected]:
-        def bound(lower: np.ndarray) -> np.ndarray:
-            return settled(sweep_error(lower, kind.np))
+    def bound(lower: np.ndarray) -> np.ndarray:
+        return settled(sweep_error(lower, kind.np))
 
-        return {"t": expected_inverse("tri_inv_mcs", inputs, at, triangle, result, bound)}
+    both.check_with(k, bound)
 
 
 def sweep_error(lower: np.ndarray, dtype: np.dtype) -> np.ndarray:

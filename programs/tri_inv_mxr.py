@@ -2,27 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Literal
 
 import numpy as np
 from pydantic import PositiveInt
 
-from npusim import Builder, Expected, isa, program
-from npusim.isa.dtype import element_type
-from npusim.study.triangular_inputs import Family
+from npusim import Builder, isa, program
 
-from ._tri import (
-    Layout,
-    Overflow,
-    Triangle,
-    expected_inverse,
-    identity,
-    inverse_output,
-    places,
-    sizes,
-    triangular_input,
-)
+from ._tri import Family, Layout, Operands, Overflow, Result, Side, Triangle, declare, identity, places, sizes
 from ._tri_bounds import block_diagonal, blocks_of, merged, product_form, settled
 from ._tri_chain import FRACTAL
 from ._tri_cube import Setup, launch_chains, merge_blocks, pair, product_blocks
@@ -32,10 +19,10 @@ from ._tri_cube import Setup, launch_chains, merge_blocks, pair, product_blocks
 def tri_inv_mxr(
     k: Builder,
     *,
-    n: Literal[16, 32, 64, 96, 128] = 64,
+    n: Side = 64,
     batch: PositiveInt = 80,
-    dtype: Literal["float16", "bfloat16"] = "float16",
-    out: Literal["auto", "float16", "bfloat16", "float32"] = "auto",
+    dtype: Operands = "float16",
+    out: Result = "auto",
     triangle: Triangle = "upper",
     reuse: bool = False,
     squares: Literal["first", "last"] = "first",
@@ -59,10 +46,8 @@ def tri_inv_mxr(
     become the largest number, NaN zero.
     """
     at = places("tri_inv_mxr", n, batch, layout, heads, lengths)
-    a = triangular_input(k, at, dtype, family, scale, triangle)
-    result = dtype if out == "auto" else out
-    t = inverse_output(k, at, result)
-    minus = identity(k, "minus", n, -1.0, element_type(dtype))
+    both = declare(k, "tri_inv_mxr", at, dtype, out, triangle=triangle, family=family, scale=scale)
+    minus = identity(k, "minus", n, -1.0, both.kind)
 
     def invert(s: Setup, y: isa.Tile, number: int, turn: int) -> None:
         p, q = pair(turn, buffers)
@@ -72,16 +57,14 @@ def tri_inv_mxr(
         else:
             merge_blocks(s, y, p, q, number, FRACTAL, lower=triangle == "lower")
 
-    launch_chains(k, "tri_inv_mxr", at, a, t, [minus], Setup, invert, buffers=buffers, overflow=overflow)
+    launch_chains(k, both, [minus], Setup, invert, buffers=buffers, overflow=overflow)
 
-    @k.reference
-    def expected(inputs: Mapping[str, np.ndarray]) -> dict[str, Expected]:
-        def bound(lower: np.ndarray) -> np.ndarray:
-            kind = element_type(dtype).np
-            blocks = block_diagonal(product_form(blocks_of(lower, FRACTAL), kind, levels=3))
-            return settled(merged(lower, blocks, FRACTAL, kind).error)
+    def bound(lower: np.ndarray) -> np.ndarray:
+        kind = both.kind.np
+        blocks = block_diagonal(product_form(blocks_of(lower, FRACTAL), kind, levels=3))
+        return settled(merged(lower, blocks, FRACTAL, kind).error)
 
-        return {"t": expected_inverse("tri_inv_mxr", inputs, at, triangle, result, bound)}
+    both.check_with(k, bound)
 
 
 tri_inv_mxr.from_inputs(sizes)

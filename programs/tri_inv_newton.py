@@ -2,27 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Literal
-
 import ml_dtypes
 import numpy as np
 from pydantic import NonNegativeFloat, NonNegativeInt, PositiveInt
 
-from npusim import Builder, Expected, isa, program
-from npusim.isa.dtype import element_type
-from npusim.study.triangular_inputs import Family
+from npusim import Builder, isa, program
 
 from ._tri import (
+    Family,
+    Operands,
     Overflow,
+    Result,
+    Side,
     Triangle,
+    declare,
     exact_inverse,
-    expected_inverse,
     identity,
-    inverse_output,
     places,
     sizes,
-    triangular_input,
 )
 from ._tri_chain import Chain
 from ._tri_cube import launch_chains, pair
@@ -48,10 +45,10 @@ class Kept:
 def tri_inv_newton(
     k: Builder,
     *,
-    n: Literal[16, 32, 64, 96, 128] = 64,
+    n: Side = 64,
     batch: PositiveInt = 40,
-    dtype: Literal["float16", "bfloat16"] = "float16",
-    out: Literal["auto", "float16", "bfloat16", "float32"] = "float32",
+    dtype: Operands = "float16",
+    out: Result = "float32",
     triangle: Triangle = "upper",
     iterations: NonNegativeInt = 0,
     start: NonNegativeFloat = 0.0,
@@ -67,10 +64,8 @@ def tri_inv_newton(
     products and one with 2 I, which brings X to the accumulator.
     """
     at = places("tri_inv_newton", n, batch)
-    a = triangular_input(k, at, dtype, family, scale, triangle)
-    result = dtype if out == "auto" else out
-    t = inverse_output(k, at, result)
-    kind = element_type(dtype)
+    both = declare(k, "tri_inv_newton", at, dtype, out, triangle=triangle, family=family, scale=scale)
+    kind = both.kind
     constants = [
         identity(k, "minus", n, -1.0, kind),
         identity(k, "start", n, start or 0.5 / n, kind),
@@ -100,14 +95,12 @@ def tri_inv_newton(
                 chain.keep(s.x, q)
         chain.store(number, q)
 
-    launch_chains(k, "tri_inv_newton", at, a, t, constants, Kept, invert, overflow=overflow)
+    launch_chains(k, both, constants, Kept, invert, overflow=overflow)
 
-    @k.reference
-    def expected(inputs: Mapping[str, np.ndarray]) -> dict[str, Expected]:
-        def bound(lower: np.ndarray) -> np.ndarray:
-            return newton_error(lower, count, start or 0.5 / n, kind.np)
+    def bound(lower: np.ndarray) -> np.ndarray:
+        return newton_error(lower, count, start or 0.5 / n, kind.np)
 
-        return {"t": expected_inverse("tri_inv_newton", inputs, at, triangle, result, bound)}
+    both.check_with(k, bound)
 
 
 def newton_error(lower: np.ndarray, count: int, start: float, dtype: np.dtype) -> np.ndarray:

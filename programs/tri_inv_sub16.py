@@ -4,18 +4,16 @@ the kernels of flash-linear-attention do it (facts in arXiv 2605.21325 and its c
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Literal, NamedTuple
 
 import numpy as np
 from pydantic import PositiveInt
 
-from npusim import Builder, Expected, Kernel, Pipe, isa, program
-from npusim.isa.dtype import element_type
-from npusim.study.triangular_inputs import Family
+from npusim import Builder, Kernel, Pipe, isa, program
 from npusim.units import ceil_div
 
-from ._tri import Overflow, Triangle, expected_inverse, keep_infinities, places, sizes, triangular_input
+from ._tri import Family, Overflow, Side, Triangle, declare, keep_infinities, places, sizes
 from ._tri_bounds import Rough, block_diagonal, blocks_of, exact, identity_like, merged, settled
 from ._tri_sub16 import BLOCK, Substitution
 
@@ -26,7 +24,7 @@ Merge = Literal["blocks", "doubling"]
 def tri_inv_sub16(
     k: Builder,
     *,
-    n: Literal[16, 32, 64, 96, 128] = 64,
+    n: Side = 64,
     batch: PositiveInt = 40,
     dtype: Literal["float16", "bfloat16", "float32"] = "float16",
     triangle: Triangle = "lower",
@@ -44,9 +42,9 @@ def tri_inv_sub16(
     float32.
     """
     at = places("tri_inv_sub16", n, batch)
-    a = triangular_input(k, at, dtype, family, scale, triangle)
-    t = k.output("t", at.shape, "float32")
-    blocks = Substitution(k, n, batch, element_type(dtype), triangle)
+    both = declare(k, "tri_inv_sub16", at, dtype, "float32", triangle=triangle, family=family, scale=scale)
+    a, t = both.a, both.t
+    blocks = Substitution(k, n, batch, both.kind, triangle)
     negative = k.workspace("negative", at.shape, "float32") if n > BLOCK else None
     cores = min(k.chip.cores.cube * k.chip.cores.vector_per_cube, blocks.groups)
 
@@ -66,12 +64,10 @@ def tri_inv_sub16(
         products = k.workspace("products", at.shape, "float32")
         k.launch("tri_inv_sub16_merge", cube=cube, blocks=cubes)
 
-    @k.reference
-    def expected(inputs: Mapping[str, np.ndarray]) -> dict[str, Expected]:
-        def bound(lower: np.ndarray) -> np.ndarray:
-            return settled(merged_error(lower, merge))
+    def bound(lower: np.ndarray) -> np.ndarray:
+        return settled(merged_error(lower, merge))
 
-        return {"t": expected_inverse("tri_inv_sub16", inputs, at, triangle, "float32", bound)}
+    both.check_with(k, bound)
 
 
 def substituted(lower: np.ndarray) -> Rough:

@@ -10,10 +10,9 @@ from pydantic import PositiveInt
 
 from npusim import Builder, Expected, Kernel, Macro, Pipe, isa, program
 from npusim.isa.dtype import element_type
-from npusim.study.triangular_inputs import Family
 from npusim.units import ceil_div
 
-from ._tri import Overflow, Triangle, keep_infinities, places, sizes, triangular_input
+from ._tri import Family, Overflow, Side, Triangle, keep_infinities, places, sizes, triangular_input
 
 _X = isa.Reg(0)
 """The entry of the inverse that a step multiplies by."""
@@ -23,7 +22,7 @@ _X = isa.Reg(0)
 def tri_inv_vcs(
     k: Builder,
     *,
-    n: Literal[16, 32, 64, 96, 128] = 32,
+    n: Side = 32,
     batch: PositiveInt = 40,
     dtype: Literal["float16", "float32"] = "float16",
     triangle: Triangle = "lower",
