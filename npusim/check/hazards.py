@@ -56,6 +56,7 @@ class Watch:
         self._chip = chip
         self._segments = segments
         self._records: dict[int, Record] = {}
+        self._of_any_core: dict[int, Record] = {}
         self._gm = [Shadow() for _ in segments]
         for spec, shadow in zip(segments, self._gm, strict=True):
             if spec.name in preset:
@@ -69,6 +70,7 @@ class Watch:
         self.flags = FlagWatch(self._chip, cores, locate)
         self.order = self.flags.order
         self._records.clear()
+        self._of_any_core.clear()
         self._shadows: dict[tuple[int, Space], Shadow] = {}
         self._registers: dict[tuple[int, int], int] = {}
         self._caches = DataCaches(self._chip.scalar.dcache_line_bytes)
@@ -106,6 +108,27 @@ class Watch:
         record = self._records.get(key)
         if record is not None and record.state is state:
             return record
+        record = self._moved(core, op, state) or self._checked(core, number, op, state)
+        if len(self._records) >= _RECORDS_KEPT:
+            self._records.clear()
+            self._of_any_core.clear()
+        self._records[key] = self._of_any_core[id(op)] = record
+        return record
+
+    def _moved(self, core: int, op: Instruction, state: State) -> Record | None:
+        """Return the record of an instruction that another core of the kind has run, as the core's own."""
+        other = self._of_any_core.get(id(op))
+        if other is None or other.state is not state:
+            return None
+        if self._cores[other.thread // WIDTH].kind is not self._cores[core].kind:
+            return None
+        reads, writes = (
+            tuple((*run[:3], self._shadow(core, run[0]) if run[0] else run[3]) for run in runs)
+            for runs in (other.reads, other.writes)
+        )
+        return other._replace(thread=core * WIDTH + op.pipe, reads=reads, writes=writes)
+
+    def _checked(self, core: int, number: int, op: Instruction, state: State) -> Record:
         try:
             op.check_forms()
             self._check_core(self._cores[core].kind, op)
@@ -117,7 +140,7 @@ class Watch:
         atomic = state.atomic is not Atomic.NONE and any(run[0] is Space.GM for run in writes)
         if atomic:  # the shadow checks the value that is there together with the update
             reads = tuple(run for run in reads if run[0] is not Space.GM)
-        record = Record(
+        return Record(
             op,
             state,
             core * WIDTH + op.pipe,
@@ -129,10 +152,6 @@ class Watch:
             op.registers_written(),
             _is_cached(op),
         )
-        if len(self._records) >= _RECORDS_KEPT:
-            self._records.clear()
-        self._records[key] = record
-        return record
 
     def _check_core(self, kind: CoreKind, op: Instruction) -> None:
         """Raise where a kind of core lacks a pipe, a memory or a register that an instruction names."""

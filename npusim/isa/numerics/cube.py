@@ -134,7 +134,9 @@ def _whole(left: Prepared, right: Prepared, acc: Array, *, saturate: bool) -> Ar
         result += acc
     else:
         result = (left.flat.T @ right.flat + acc).astype(np.float32)
-    if not np.isfinite(result).all():
+    flat = result.reshape(-1)
+    # a sum of squares is the cheapest way to see that all are finite
+    if not math.isfinite(np.dot(flat, flat)) and not np.isfinite(result).all():
         if saturate:
             clamp_to_f32(acc)
             left, right = left.normalised(), right.normalised()
