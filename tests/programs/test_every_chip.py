@@ -36,6 +36,9 @@ RUNS = {
     "split_ind": {"n": 3001, "s": 32, "density": 0, "generation": "reduce"},
     "compress": {"n": 3001, "s": 32, "density": 1},
     "radix_sort": {"n": 1500, "s": 32, "passes": 2, "generation": "reduce"},
+    "seg_scan": {"n": 3001, "s": 32, "segments": 40},
+    "seg_sum": {"n": 3001, "s": 32, "segments": 40},
+    "spmv": {"rows": 50, "columns": 300, "nonzeros": 1500, "window": 128, "s": 32},
     "sort_vec": {"n": 1500, "chunk": 128},
     "topk_vec": {"n": 1500, "chunk": 128},
     "compress_scalar": {"n": 300, "density": 0.5},
@@ -66,7 +69,17 @@ COUPLED = {"path_repeat", "cube_repeat", "bus_share", "launch_empty", "gemm"}
 """Programs that run on coupled chips, too."""
 FIRST_LAUNCH = {"topp": "radix_sort", "topp_vec": "sort_vec", "weighted_sample": "mcscan"}
 """Launches that are not called as their program."""
-BY_VALUE = {"radix_sort", "sort_vec", "topk", "topp", "topp_vec", "weighted_sample"}
+BY_VALUE = {
+    "radix_sort",
+    "seg_scan",
+    "seg_sum",
+    "sort_vec",
+    "spmv",
+    "topk",
+    "topp",
+    "topp_vec",
+    "weighted_sample",
+}
 """Programs that go on as their values tell them; without values they take what they declare."""
 CHIPS = sorted(chip_names())
 
