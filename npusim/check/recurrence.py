@@ -8,180 +8,20 @@ from __future__ import annotations
 
 from collections import defaultdict, deque
 from collections.abc import Sequence
-from typing import NamedTuple
 
+from npusim.check.chain import BARRIER, CROSS_SET, CROSS_WAIT, SCALAR, SET, WAIT, WORK, Chain, Step
+from npusim.check.chain_macros import Known, study
 from npusim.config.chip import Chip
 from npusim.errors import DeadlockError
-from npusim.isa.instruction import Instruction, Kind, Transfer
-from npusim.isa.operand import Pipe, Space
-from npusim.isa.scalar import DataCacheCleanAndInvalid, GetValue, SetValue
+from npusim.isa.instruction import Instruction
+from npusim.isa.scalar import DataCacheCleanAndInvalid
 from npusim.isa.state import RESET, State
 from npusim.isa.sync import CrossCoreSetFlag, CrossCoreWaitFlag, Group, SetFlag, WaitFlag
 from npusim.program.core import CoreId, cross_peers
 from npusim.program.macro import Item, Macro
 
 _KEPT = 1 << 16
-
-
-class Step:
-    """One instruction in one state, reduced to what the recurrence needs."""
-
-    __slots__ = (
-        "after",
-        "changes",
-        "code",
-        "cycles",
-        "latency",
-        "line",
-        "op",
-        "pipe",
-        "returns",
-        "state",
-        "transfer",
-    )
-
-    def __init__(self, chip: Chip, op: Instruction, state: State) -> None:
-        self.op = op
-        self.state = state
-        self.pipe = int(op.pipe)
-        self.code = _CODES[op.kind]
-        self.returns = op.returns_value
-        self.changes = op.kind is Kind.STATE
-        self.after: State | None = None
-        """Control state behind it, once it is known."""
-        self.cycles = self.latency = 0
-        self.transfer: Transfer | None = None
-        self.line: tuple[int, int] | None = None
-        """Line of global memory that a scalar access needs in the data cache."""
-        if op.kind in (Kind.WORK, Kind.SCALAR, Kind.STATE):
-            work = op.work(chip, state)
-            self.cycles, self.latency, self.transfer = work.cycles, work.latency, work.transfer
-        at = op.at if isinstance(op, DataCacheCleanAndInvalid) else None
-        if isinstance(op, GetValue) and op.src.space is Space.GM:
-            at = op.src
-        elif isinstance(op, SetValue) and op.dst.space is Space.GM:
-            at = op.dst
-        if at is not None:
-            self.code = _GLOBAL
-            self.line = (at.segment, at.address // chip.scalar.dcache_line_bytes)
-
-
-_WORK, _SCALAR, _SET, _WAIT, _BARRIER, _CROSS_SET, _CROSS_WAIT, _GLOBAL = range(8)
-_WAITS = (_WAIT, _CROSS_WAIT)
-_CODES = {
-    Kind.WORK: _WORK,
-    Kind.SCALAR: _SCALAR,
-    Kind.STATE: _SCALAR,
-    Kind.SET: _SET,
-    Kind.WAIT: _WAIT,
-    Kind.BARRIER: _BARRIER,
-    Kind.CROSS_SET: _CROSS_SET,
-    Kind.CROSS_WAIT: _CROSS_WAIT,
-}
-
-
-class Chain:
-    """One core in the recurrence: its position in the stream, and per pipe the times reached so far."""
-
-    def __init__(self, chip: Chip, core: CoreId, items: Sequence[Item]) -> None:
-        self.core = core
-        self.items = items
-        self.at = 0
-        self.inside = 0
-        """Position in the macro at `at`."""
-        self.state: State = RESET
-        self.issue = 0
-        pipes = len(Pipe)
-        self.free = [0] * pipes
-        self.done = [0] * pipes
-        self.busy = [0] * pipes
-        self.moving = [0] * pipes
-        self.under_way: dict[str, deque[int]] = defaultdict(deque)
-        """When the last transfers of a port are usable."""
-        self.waiting: list[deque[tuple[int, Step]]] = [deque() for _ in range(pipes)]
-        """Issued and not started, behind a wait for a flag that nobody has set yet."""
-        depths = [getattr(chip.queues, p.name.lower(), 1) for p in Pipe]
-        self.pops: list[deque[int]] = [deque(maxlen=d) for d in depths]
-        """When the last instructions of a pipe left its queue, as many as the queue holds."""
-        self.woken: deque[int] = deque()
-        """Pipes with waiting instructions whose flags have been set since they were looked at."""
-        self.flags: dict[tuple[Pipe, Pipe, int], deque[int]] = defaultdict(deque)
-        self.lines: dict[tuple[int, int], None] = {}
-        self.awaited: int | None = None
-        """Pipe whose value the scalar unit waits for."""
-
-
-class _Times(NamedTuple):
-    """What a macro did in one state of the pipes, relative to when its issue began."""
-
-    issue: int
-    reached: list[tuple[int, int, int]]
-    """Free and done, and cycles of work, by pipe."""
-    pops: list[list[int]]
-    raised: list[tuple[tuple[Pipe, Pipe, int], list[int]]]
-    """Flags that it leaves raised, and when."""
-
-
-class _Known(NamedTuple):
-    """A macro in one control state, and its times by the state of the pipes that it met."""
-
-    pipes: tuple[int, ...]
-    pushes: dict[int, int]
-    """Instructions by pipe."""
-    flags: tuple[tuple[Pipe, Pipe, int], ...]
-    after: State
-    times: dict[tuple[object, ...], _Times]
-
-    def apart(self, chain: Chain) -> bool:
-        """Whether nothing that came before is still waiting where the macro goes."""
-        if chain.awaited is not None or chain.woken:
-            return False
-        return not any(chain.waiting[p] for p in self.pipes) and not any(chain.flags[f] for f in self.flags)
-
-    def seen_by(self, chain: Chain) -> tuple[object, ...]:
-        """Return what the times depend on: how far the pipes are ahead of the issue."""
-        now = chain.issue
-        seen: list[object] = []
-        for pipe in self.pipes:
-            seen += (max(chain.free[pipe] - now, 0), max(chain.done[pipe] - now, 0))
-            for pop in reversed(chain.pops[pipe]):
-                if pop <= now:
-                    break
-                seen.append(pop - now)
-            seen.append(None)
-        return tuple(seen)
-
-
-def _study(macro: Macro, state: State, chip: Chip) -> _Known | None:
-    """Return what the times of a macro depend on; None where it touches what lies outside its core's pipes,
-    or leaves one of its pipes without work.
-    """
-    raised: dict[tuple[Pipe, Pipe, int], int] = {}
-    pushes: dict[int, int] = {}
-    worked = set()
-    for op in macro.ops:
-        step = Step(chip, op, state)
-        if step.code not in (_WORK, _SCALAR, _SET, _WAIT, _BARRIER) or step.transfer is not None:
-            return None
-        if step.code == _BARRIER and not step.pipe:
-            return None
-        if step.pipe:
-            pushes[step.pipe] = pushes.get(step.pipe, 0) + 1
-        if step.code == _WORK:
-            worked.add(step.pipe)
-        if isinstance(op, SetFlag):
-            flag = (op.src, op.dst, op.id)
-            raised[flag] = raised.get(flag, 0) + 1
-        elif isinstance(op, WaitFlag):
-            flag = (op.src, op.dst, op.id)
-            raised[flag] = raised.get(flag, 0) - 1
-            if raised[flag] < 0:
-                return None
-        if step.changes:
-            state = op.update(state)
-    if set(pushes) != worked:
-        return None
-    return _Known(tuple(pushes), pushes, tuple(raised), state, {})
+_WAITS = (WAIT, CROSS_WAIT)
 
 
 class Recurrence:
@@ -195,7 +35,7 @@ class Recurrence:
         self._steps: dict[int, Step] = {}
         """What every instruction was the last time, by its identity; its state may be another."""
         self._kept: dict[tuple[int, int], Step] = {}
-        self._macros: dict[tuple[int, int], _Known | None] = {}
+        self._macros: dict[tuple[int, int], Known | None] = {}
         self._states: dict[State, State] = {RESET: RESET}
         """One object for every state, so that they are told apart by identity."""
         self._moved = False
@@ -265,7 +105,7 @@ class Recurrence:
                 waiting.append((time, step))
             if step.returns:
                 chain.awaited = pipe
-        elif step.code == _SCALAR:
+        elif step.code == SCALAR:
             chain.issue += step.cycles
             if step.changes:
                 chain.state = self._changed(step)
@@ -284,7 +124,9 @@ class Recurrence:
             before = known.seen_by(chain)
             found = known.times.get(before)
             if found is not None:
-                self._replay(chain, known, found)
+                known.replay(chain, found)
+                self._serve_woken(chain)
+                self._moved = True
                 return True
         start, busy = chain.issue, [*chain.busy]
         ops = macro.ops
@@ -294,42 +136,17 @@ class Recurrence:
             chain.inside += 1
         chain.inside = 0
         if known is not None and before is not None:
-            known.times[before] = _Times(
-                chain.issue - start,
-                [
-                    (chain.free[p] - start, chain.done[p] - start, chain.busy[p] - busy[p])
-                    for p in known.pipes
-                ],
-                [[t - start for t in list(chain.pops[p])[-n:]] for p, n in known.pushes.items()],
-                [(flag, [t - start for t in chain.flags[flag]]) for flag in known.flags],
-            )
+            known.keep(before, chain, start, busy)
         return True
 
-    def _known(self, macro: Macro, state: State) -> _Known | None:
+    def _known(self, macro: Macro, state: State) -> Known | None:
         key = (id(macro), id(state))
         if key not in self._macros:
-            known = _study(macro, state, self._chip)
+            known = study(macro, state, self._chip)
             if known is not None:
                 known = known._replace(after=self._states.setdefault(known.after, known.after))
             self._macros[key] = known
         return self._macros[key]
-
-    def _replay(self, chain: Chain, known: _Known, times: _Times) -> None:
-        start = chain.issue
-        for pipe, (free, done, busy) in zip(known.pipes, times.reached, strict=True):
-            chain.free[pipe], chain.done[pipe] = start + free, start + done
-            chain.busy[pipe] += busy
-        for pipe, pops in zip(known.pushes, times.pops, strict=True):
-            chain.pops[pipe].extend(start + t for t in pops)
-        for flag, raised in times.raised:
-            for time in raised:
-                chain.flags[flag].append(start + time)
-                if chain.waiting[flag[1]]:
-                    chain.woken.append(flag[1])
-        chain.issue = start + times.issue
-        chain.state = known.after
-        self._serve_woken(chain)
-        self._moved = True
 
     def _step(self, op: Instruction, state: State) -> Step:
         key = (id(op), id(state))
@@ -366,11 +183,11 @@ class Recurrence:
             if reached is None:
                 return False
             time = max(time, reached)
-        elif code == _SET:
+        elif code == SET:
             self._raise(chain, op, time)
-        elif code == _CROSS_SET:
+        elif code == CROSS_SET:
             self._send(chain, op, time)
-        elif code == _BARRIER:
+        elif code == BARRIER:
             if any(chain.waiting):
                 return False
             time = max(time, *chain.free, *chain.done)
@@ -409,7 +226,7 @@ class Recurrence:
         start = free[pipe]
         if issued > start:
             start = issued
-        if code == _WORK:
+        if code == WORK:
             transfer = step.transfer
             end = start + step.cycles
             if transfer is None:
@@ -436,9 +253,9 @@ class Recurrence:
             if reached is None:
                 return False
             start = max(start, reached)
-        elif code == _SET:
+        elif code == SET:
             self._raise(chain, step.op, max(start, chain.done[pipe]))
-        elif code == _BARRIER:
+        elif code == BARRIER:
             start = max(start, chain.done[pipe])
         else:
             self._send(chain, step.op, max(start, chain.done[pipe]))
