@@ -82,6 +82,9 @@ class Exchange:
         self._all = c.ub(sums.size, sums.dtype)
         self._read = c.flag(Pipe.MTE2, Pipe.S)
         self._written = c.flag(Pipe.S, Pipe.MTE3)
+        # made once, since programs exchange again and again
+        self._reads = [isa.GetValue(reg=PART.index, src=self._all.flat(i, 1)) for i in range(sums.size)]
+        self._add = add_to(TOTAL, PART, sums.dtype)
 
     def start(self) -> Steps:
         """Set the core's own sum to zero."""
@@ -110,9 +113,9 @@ class Exchange:
         yield self._read.set
         yield self._read.wait
         total = before
-        for core in range(self._sums.size):
-            yield isa.GetValue(reg=PART.index, src=self._all.flat(core, 1))
-            total = yield add_to(TOTAL, PART, self._sums.dtype)
+        for core, read in enumerate(self._reads):
+            yield read
+            total = yield self._add
             if core < self._number:
                 before = total
         return before, total

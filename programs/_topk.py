@@ -155,13 +155,17 @@ class Extremes:
         """Leave the smallest of the first and the largest of the second tile in registers."""
         found: list[Any] = []
         for reg, op, tile in zip(_ENDS, (isa.ScalarOp.MIN, isa.ScalarOp.MAX), tiles, strict=True):
-            yield isa.GetValue(reg=reg.index, src=tile.flat(0, 1))
-            value = yield isa.ScalarAlu(op=isa.ScalarOp.MOV, reg=reg.index, a=reg, dtype=isa.S16)
-            for i in range(step, tile.size, step):
-                yield isa.GetValue(reg=PART.index, src=tile.flat(i, 1))
-                value = yield isa.ScalarAlu(op=op, reg=reg.index, a=reg, b=PART, dtype=isa.S16)
-            found.append(value)
+            yield self._counts.once(_extreme, reg, op, tile, tile.size, step)
+            found.append((yield isa.ScalarAlu(op=isa.ScalarOp.MOV, reg=reg.index, a=reg, dtype=isa.S16)))
         return found
+
+
+def _extreme(reg: Reg, op: isa.ScalarOp, tile: isa.Tile, size: int, step: int) -> Iterator[isa.Instruction]:
+    """Read every `step`-th entry, and keep one of them in a register."""
+    yield isa.GetValue(reg=reg.index, src=tile.flat(0, 1))
+    for i in range(step, size, step):
+        yield isa.GetValue(reg=PART.index, src=tile.flat(i, 1))
+        yield isa.ScalarAlu(op=op, reg=reg.index, a=reg, b=PART, dtype=isa.S16)
 
 
 class Mover:
