@@ -10,10 +10,19 @@ from npusim.cli.commands import app
 from npusim.cli.looking import RunName
 from npusim.cli.screen import show
 from npusim.errors import ConfigError
-from npusim.plots.files import Width, plot_bandwidth, plot_gantt, plot_pipes, plot_roofline
+from npusim.plots.files import (
+    Width,
+    plot_bandwidth,
+    plot_gantt,
+    plot_occupancy,
+    plot_pipes,
+    plot_roofline,
+    plot_sweep,
+)
 from npusim.report.kept import open_run
+from npusim.sweep.kept import open_rows
 
-plot = typer.Typer(no_args_is_help=False, help="Draw rooflines, pipes, and what happened when.")
+plot = typer.Typer(no_args_is_help=False, help="Draw rooflines, pipes, what happened when, and sweeps.")
 app.add_typer(plot, name="plot")
 
 File = Annotated[
@@ -79,4 +88,32 @@ def gantt_command(
 def bandwidth_command(run: RunName, output: File = "bandwidth.png", width: WidthOption = "page") -> None:
     """Draw the traffic with L2 and main memory over time, and the share of bytes that hit L2."""
     plot_bandwidth(open_run(run), output, width=width)
+    show(f"{output}\n")
+
+
+@plot.command("occupancy")
+def occupancy_command(run: RunName, output: File = "occupancy.png", width: WidthOption = "page") -> None:
+    """Draw how full the buffers and queues of the first group of cores are over time."""
+    plot_occupancy(open_run(run), output, width=width)
+    show(f"{output}\n")
+
+
+@plot.command("sweep")
+def sweep_command(
+    rows: Annotated[str, typer.Argument(metavar="DIR", help="Folder of npusim sweep, or its rows.jsonl.")],
+    output: File = "sweep.png",
+    column: Annotated[str, typer.Option("--column", metavar="NAME", help="Column to draw.")] = "time_us",
+    x: Annotated[
+        str | None,
+        typer.Option("--x", metavar="AXIS", help="Axis to draw over; by default that of most numbers."),
+    ] = None,
+    by: Annotated[
+        str | None,
+        typer.Option("--by", metavar="AXIS", help="Second axis; by default the one that changes most."),
+    ] = None,
+    width: WidthOption = "page",
+) -> None:
+    """Draw a column of a sweep over one or two of its axes."""
+    kept = open_rows(rows)
+    plot_sweep(kept.rows, kept.axes, output, column=column, x=x, by=by, width=width)
     show(f"{output}\n")

@@ -11,6 +11,7 @@ from npusim.cli.commands import app
 from npusim.cli.options import AsJson, Overrides, check_overrides
 from npusim.cli.screen import document, progress, show
 from npusim.errors import ConfigError, MismatchError, NpusimError
+from npusim.plots.style import check_plot_file
 from npusim.validation.plot import save_plot
 from npusim.validation.results import write_folder
 from npusim.validation.rows import read_published
@@ -55,6 +56,8 @@ def validate_command(
     if keep and output is None:
         raise ConfigError("--keep needs -o DIR, the folder with the results to keep")
     check_overrides(overrides)
+    if plot is not None:
+        check_plot_file(plot)
     with document(as_json), progress() as line:
         found = validate(
             *(groups or ()),

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Literal
+from collections.abc import Mapping, Sequence
+from math import ceil
+from typing import TYPE_CHECKING, Any, Literal
 
 from npusim.config.chip import Chip
 from npusim.errors import ConfigError
 from npusim.plots.gantt import gantt, gantt_rows
+from npusim.plots.occupancy import buffers, queues
 from npusim.plots.pipes import pipe_shares, pipes
-from npusim.plots.roofline import roofline
+from npusim.plots.roofline import roofline, title_rows
 from npusim.plots.roofs import classic_roofline, component_roofline
 from npusim.plots.style import WIDTHS, check_plot_file, save_figure
+from npusim.plots.sweep import MOST_LINES, sweep_grid, sweep_plot
 from npusim.plots.traffic import bandwidth, hit_rate
 from npusim.report.kept import KeptRun
 
@@ -44,6 +47,7 @@ def plot_roofline(
         line = component_roofline(runs[0].components, scalar=scalar)
     wide = width == "page"
     rows = len(line.roofs) // 2 if wide else len(line.roofs)
+    rows += max(0, len(title_rows(line, WIDTHS[width])) - 2)
 
     def draw(figure: Figure) -> None:
         _legend_below(figure, roofline(line, figure.add_subplot()), 2 if wide else 1)
@@ -105,6 +109,50 @@ def plot_bandwidth(run: KeptRun, file: str, *, width: Width = "page") -> None:
         _legend_below(figure, above, 5 if wide else 2)
 
     save_figure(draw, file, width=WIDTHS[width], height=3.6)
+
+
+def plot_occupancy(run: KeptRun, file: str, *, width: Width = "page") -> None:
+    """Write how full buffers and, below, queues of the first group of cores are over time.
+
+    Raises `ConfigError` for a run without spans, and for what cannot be written.
+    """
+    check_plot_file(file)
+    found = run.occupancy
+    rows = (max(1, len(found.buffers)), max(1, len(found.queues)))
+
+    def draw(figure: Figure) -> None:
+        above, below = figure.subplots(2, 1, sharex=True, height_ratios=rows)
+        buffers(found, above).set_xlabel("")
+        queues(found, below).set_title("instructions in queues", loc="left")
+
+    save_figure(draw, file, width=WIDTHS[width], height=1.4 + _ROW * sum(rows))
+
+
+def plot_sweep(
+    rows: Sequence[Mapping[str, Any]],
+    axes: Sequence[str],
+    file: str,
+    *,
+    column: str = "time_us",
+    x: str | None = None,
+    by: str | None = None,
+    width: Width = "page",
+) -> None:
+    """Write a column of a sweep over one or two of its axes; see `sweep_grid`.
+
+    Raises `ConfigError` for what the rows do not have, and for what cannot be written.
+    """
+    check_plot_file(file)
+    grid = sweep_grid(rows, axes, column=column, x=x, by=by)
+    mapped = len(grid.bys) > MOST_LINES
+    columns = 2 if width == "page" else 1
+    lines = 0 if mapped or not grid.by else ceil(len(grid.bys) / columns)
+
+    def draw(figure: Figure) -> None:
+        _legend_below(figure, sweep_plot(grid, figure.add_subplot()), columns)
+
+    height = (1.4 + 0.16 * len(grid.bys)) if mapped else 2.6 + 0.16 * lines
+    save_figure(draw, file, width=WIDTHS[width], height=min(height, 7.0))
 
 
 def _legend_below(figure: Figure, ax: Axes, columns: int) -> None:

@@ -63,9 +63,8 @@ def roofline(line: Roofline, ax: Axes) -> Axes:
     ax.set(xlabel=f"operations per {per}", ylabel="10⁹ operations per second")
     ax.grid(which="major", color="0.92", linewidth=0.5)
     ax.set_axisbelow(True)
-    chars = max(40, int(ax.get_figure().get_size_inches()[0] * 17))  # type: ignore[union-attr]
-    verdict = [row for words in line.verdict.split("\n") for row in textwrap.wrap(words, chars)]
-    ax.set_title("\n".join([line.title, *verdict]), loc="left")
+    width = ax.get_figure().get_size_inches()[0]  # type: ignore[union-attr]
+    ax.set_title("\n".join(title_rows(line, width)), loc="left")
     for unit in dict.fromkeys(_unit(p.compute) for p in finite):
         ax.plot(
             [],
@@ -78,6 +77,12 @@ def roofline(line: Roofline, ax: Axes) -> Axes:
         )
     ax.legend(loc="upper center", bbox_to_anchor=(0.5, 0), borderaxespad=BELOW, ncols=2, handlelength=2.6)
     return ax
+
+
+def title_rows(line: Roofline, width: float) -> list[str]:
+    """Return title and verdict as they fit above the axes of a figure of a width in inches."""
+    chars = max(30, int((width - 0.9) * 17))
+    return [line.title, *(row for words in line.verdict.split("\n") for row in textwrap.wrap(words, chars))]
 
 
 def _sizes(points: list[Point]) -> list[float]:

@@ -13,8 +13,9 @@ from typing import Any
 from npusim.errors import ConfigError
 from npusim.report.component_file import components_from
 from npusim.report.components import Components
-from npusim.report.manifest import COMPONENTS, MANIFEST, REPORT, SCHEMA, SPANS, STREAM
+from npusim.report.manifest import COMPONENTS, MANIFEST, OCCUPANCY, REPORT, SCHEMA, SPANS, STREAM
 from npusim.report.model import Report
+from npusim.report.occupancy import Occupancy, load_occupancy
 from npusim.report.timeline import Timeline, load_timeline
 
 
@@ -46,6 +47,11 @@ class KeptRun:
             return components_from(file.read_text(encoding="utf-8"))
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise ConfigError(f"{file}: holds no components of npusim; run the program again") from error
+
+    @cached_property
+    def occupancy(self) -> Occupancy:
+        """Buffers and queues of the first group of cores; raises `ConfigError` without spans."""
+        return load_occupancy(self._file(OCCUPANCY))
 
     def stream(self) -> str:
         """Return the assembly text."""

@@ -27,6 +27,7 @@ from npusim.program.program import Program
 from npusim.report.component_file import components_json
 from npusim.report.component_run import components
 from npusim.report.model import Report
+from npusim.report.occupancy import occupancy
 from npusim.report.timeline import kept_spans, timeline
 
 SCHEMA = "npusim.manifest/1"
@@ -35,6 +36,7 @@ REPORT = "report.json"
 STREAM = "stream.asm"
 SPANS = "spans.npz"
 COMPONENTS = "components.json"
+OCCUPANCY = "occupancy.npz"
 LATER = ("trace.json", "trace.pftrace", "msprof")
 """What other commands put there by default."""
 
@@ -95,6 +97,7 @@ class RunFolder:
             if kept_spans(report):
                 timeline(report).save(self._work / SPANS)
                 self._write(COMPONENTS, [components_json(components(report))])
+                occupancy(report).save(self._work / OCCUPANCY)
             record = manifest(report, chip, self._program, argv, inputs or {}, self._started)
             record["files"] = sorted([MANIFEST, *os.listdir(self._work)])
             self._write(MANIFEST, [json.dumps(record, indent=2) + "\n"])

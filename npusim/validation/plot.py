@@ -2,17 +2,32 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from npusim.errors import ConfigError
+from npusim.plots.style import (
+    BELOW,
+    BLACK,
+    BLUE,
+    GREEN,
+    GREY,
+    ORANGE,
+    PURPLE,
+    SKY,
+    VERMILION,
+    WIDTHS,
+    check_plot_file,
+    save_figure,
+)
 from npusim.validation.validate import Validation
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
-_MARKERS = "osD^vP*X<>ph"
-_COLOURS = 10
+_MARKERS = "osD^vP*X<>p"  # 11, so that with 8 colours 88 groups look different
+_COLOURS = (BLUE, ORANGE, GREEN, VERMILION, PURPLE, SKY, BLACK, GREY)
+BAND = 5.0
+"""Percent of error either way that are shaded."""
 
 
 def plot_times(found: Validation, ax: Axes) -> Axes:
@@ -32,14 +47,14 @@ def plot_times(found: Validation, ax: Axes) -> Axes:
     if every:
         ends = [min(every), max(every)]
         ax.plot(ends, ends, color="0.6", linewidth=0.8, zorder=0)
-        ax.legend(fontsize=7, frameon=False)
-    ax.set(xscale="log", yscale="log", xlabel="measured, us", ylabel="simulated, us")
+        ax.legend(loc="upper center", bbox_to_anchor=(0.5, 0), borderaxespad=BELOW, ncols=4)
+    ax.set(xscale="log", yscale="log", xlabel="measured, µs", ylabel="simulated, µs")
     return ax
 
 
 def plot_errors(found: Validation, ax: Axes) -> Axes:
     """Draw the error of every such row over its measured time, with the band of 5 % either way."""
-    ax.axhspan(-5, 5, color="0.92", zorder=0)
+    ax.axhspan(-BAND, BAND, color="0.92", zorder=0)
     for number, group in enumerate(found.groups):
         points = [
             (r.measured_us, r.error_percent)
@@ -49,7 +64,7 @@ def plot_errors(found: Validation, ax: Axes) -> Axes:
         if points:
             x, y = zip(*points, strict=True)
             ax.scatter(x, y, s=8, **_style(number))
-    ax.set(xscale="log", xlabel="measured, us", ylabel="error, %")
+    ax.set(xscale="log", xlabel="measured, µs", ylabel="error, %")
     return ax
 
 
@@ -58,17 +73,27 @@ def save_plot(found: Validation, file: str) -> None:
 
     Raises `ConfigError` where it cannot be written.
     """
-    from matplotlib.figure import Figure
+    check_plot_file(file)
+    groups = sum(any(r.simulated_us is not None for r in found.of(g.name)) for g in found.groups)
 
-    figure = Figure(figsize=(6.4, 7.2), layout="constrained")
-    above, below = figure.subplots(2, 1, sharex=True, height_ratios=[3, 1])
-    plot_times(found, above).set_xlabel("")
-    plot_errors(found, below)
-    try:
-        figure.savefig(Path(file), dpi=150)
-    except (OSError, ValueError) as error:
-        raise ConfigError(f"--plot {file}: cannot be written: {error}") from None
+    def draw(figure: Figure) -> None:
+        above, below = figure.subplots(2, 1, sharex=True, height_ratios=[3, 1])
+        plot_times(found, above).set_xlabel("")
+        plot_errors(found, below)
+        legend = above.get_legend()
+        if legend is not None:
+            handles = [h for h in legend.legend_handles if h is not None]
+            names = [text.get_text() for text in legend.get_texts()]
+            legend.remove()
+            figure.legend(handles, names, loc="outside lower center", ncols=4)
+
+    save_figure(draw, file, width=WIDTHS["page"], height=5.6 + 0.16 * (groups // 4))
 
 
 def _style(number: int) -> dict[str, Any]:
-    return {"color": f"C{number % _COLOURS}", "marker": _MARKERS[number % len(_MARKERS)], "linewidths": 0}
+    """Return the colour and marker of a group; together they are its own."""
+    return {
+        "color": _COLOURS[number % len(_COLOURS)],
+        "marker": _MARKERS[number % len(_MARKERS)],
+        "linewidths": 0,
+    }

@@ -56,7 +56,7 @@ def test_perfetto_without_its_package(npusim, kept, monkeypatch):
     )
 
 
-@pytest.mark.parametrize("kind", ["roofline", "pipes", "gantt", "bandwidth"])
+@pytest.mark.parametrize("kind", ["roofline", "pipes", "gantt", "bandwidth", "occupancy"])
 def test_every_plot_is_a_picture(npusim, kept, kind):
     done = npusim("plot", kind, "a", "--width", "column")
     assert (done.code, done.err) == (0, "")

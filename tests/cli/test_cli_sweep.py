@@ -39,6 +39,29 @@ def test_rows_are_kept_and_told(npusim, space, folder):
     assert "rows        4 points: 4 ran; 4 were there before" in resumed.out
 
 
+def test_a_sweep_is_drawn(npusim, space, folder):
+    assert npusim("sweep", "few.yaml", "--backend", "sequential", "-o", "out", "--json").code == 0
+    document = npusim("sweep", "few.yaml", "--backend", "sequential", "-o", "out", "--resume", "--json").out
+    (folder / "all.json").write_text(document, encoding="utf-8")
+    for source in ("out", "out/rows.jsonl", "all.json"):
+        done = npusim("plot", "sweep", source, "-o", "a.svg", "--width", "column")
+        assert (done.code, done.out, done.err) == (0, "a.svg\n", "")
+        text = (folder / "a.svg").read_text(encoding="utf-8")
+        assert "device time, µs" in text
+        (folder / "a.svg").unlink()
+    assert npusim("plot", "sweep", "out", "--column", "total_cycles", "--x", "chip.hbm.size_gib").code == 0
+    for source, message in (
+        (".", ".: is no folder of a sweep; npusim sweep SPACE.yaml -o DIR makes one"),
+        ("none", "none: holds no rows of a sweep; name its folder, rows.jsonl or what --json printed"),
+        (
+            "few.yaml",
+            "few.yaml: holds no rows of a sweep; name its folder, rows.jsonl or what --json printed",
+        ),
+    ):
+        done = npusim("plot", "sweep", source)
+        assert (done.code, done.err) == (2, f"error: {message}\n")
+
+
 def test_one_json_document(npusim, space):
     done = npusim("sweep", "few.yaml", "-j", "1", "-o", "out", "--json")
     found = json.loads(done.out)

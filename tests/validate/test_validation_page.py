@@ -144,15 +144,17 @@ def test_plots_draw_every_row_that_is_a_time(kept):
     shown = sum(len(c.get_offsets()) for c in times.collections)
     assert shown == sum(r.measured_us is not None for r in kept.results)
     assert times.get_xscale() == times.get_yscale() == errors.get_xscale() == "log"
-    assert len({c.get_label() for c in times.collections}) == len(times.collections)
+    looks = {(c.get_facecolor().tobytes(), c.get_paths()[0].vertices.tobytes()) for c in times.collections}
+    assert len({c.get_label() for c in times.collections}) == len(times.collections) == len(looks)
+    assert (times.get_xlabel(), times.get_ylabel()) == ("measured, µs", "simulated, µs")
 
 
 def test_a_plot_is_written_or_refused(tmp_path, launch):
     save_plot(launch, str(tmp_path / "x.svg"))
     assert "<svg" in tmp_path.joinpath("x.svg").read_text(encoding="utf-8")
-    with pytest.raises(ConfigError, match=r"^--plot .*x\.zzz: cannot be written: "):
+    with pytest.raises(ConfigError, match=r"x\.zzz: end the name of a plot in \.png, \.svg or \.pdf$"):
         save_plot(launch, str(tmp_path / "x.zzz"))
-    with pytest.raises(ConfigError, match=r"^--plot .*/no/x\.png: cannot be written: "):
+    with pytest.raises(ConfigError, match=r"/no/x\.png: there is no folder .*/no; make it first$"):
         save_plot(launch, str(tmp_path / "no" / "x.png"))
 
 
