@@ -56,7 +56,9 @@ class Watch:
         self._chip = chip
         self._segments = segments
         self._records: dict[int, Record] = {}
-        self._of_any_core: dict[int, Record] = {}
+        """What every instruction of a core was the last time; its state may be another."""
+        self._by_state: dict[tuple[int, int], Record] = {}
+        self._of_any_core: dict[tuple[int, int], Record] = {}
         self._gm = [Shadow() for _ in segments]
         for spec, shadow in zip(segments, self._gm, strict=True):
             if spec.name in preset:
@@ -70,6 +72,7 @@ class Watch:
         self.flags = FlagWatch(self._chip, cores, locate)
         self.order = self.flags.order
         self._records.clear()
+        self._by_state.clear()
         self._of_any_core.clear()
         self._shadows: dict[tuple[int, Space], Shadow] = {}
         self._registers: dict[tuple[int, int], int] = {}
@@ -102,23 +105,28 @@ class Watch:
         """Check an instruction by itself, once for every state it meets, and return what else is needed of
         it.
 
-        Raises `OperandError` with the place.
+        States are told apart by identity. Raises `OperandError` with the place.
         """
         key = id(op) << _CORE_BITS | core
         record = self._records.get(key)
         if record is not None and record.state is state:
             return record
-        record = self._moved(core, op, state) or self._checked(core, number, op, state)
-        if len(self._records) >= _RECORDS_KEPT:
-            self._records.clear()
-            self._of_any_core.clear()
-        self._records[key] = self._of_any_core[id(op)] = record
+        in_state = key, id(state)
+        record = self._by_state.get(in_state)
+        if record is None:
+            record = self._moved(core, op, state) or self._checked(core, number, op, state)
+            if len(self._by_state) >= _RECORDS_KEPT:
+                self._records.clear()
+                self._by_state.clear()
+                self._of_any_core.clear()
+            self._by_state[in_state] = self._of_any_core[id(op), id(state)] = record
+        self._records[key] = record
         return record
 
     def _moved(self, core: int, op: Instruction, state: State) -> Record | None:
         """Return the record of an instruction that another core of the kind has run, as the core's own."""
-        other = self._of_any_core.get(id(op))
-        if other is None or other.state is not state:
+        other = self._of_any_core.get((id(op), id(state)))
+        if other is None:
             return None
         if self._cores[other.thread // WIDTH].kind is not self._cores[core].kind:
             return None
