@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import matplotlib
 import matplotlib.pyplot as plt
 import pytest
 from pages import ROOT, Command, Delete, Python, Save, pages, steps
+from typer.main import get_command
 
 from npusim.cli import main
 from npusim.cli.commands import app
 from npusim.cli.options import build
+from npusim.errors import ConfigError
 from npusim.isa.instruction import REGISTRY
 
 
@@ -65,12 +68,8 @@ class Reader:
 
 def read(argv: list[str]) -> None:
     """Read a command line and build its program, without running it."""
-    from typer.main import get_command
-
-    command = get_command(app)
-    context = command.make_context("npusim", list(argv))
-    name, chosen, rest = command.resolve_command(context, [*context.protected_args, *context.args])
-    given = chosen.make_context(name, rest, parent=context).params
+    name, *rest = argv
+    given = get_command(app).commands[name].make_context(name, rest).params
     if name == "run":
         build(given["program"], given["chip"], given["param"], given["overrides"], given["inputs"])
 
@@ -103,3 +102,77 @@ def reader(request, tmp_path, monkeypatch, capsys):
 def test_a_page_does_what_it_says(reader):
     for step in steps((ROOT / reader.page).read_text(encoding="utf-8")):
         reader.do(step)
+
+
+LONG = [
+    s for p in pages() for s in steps((ROOT / p).read_text(encoding="utf-8")) if getattr(s, "long", False)
+]
+
+
+def test_long_commands_are_few_and_are_read():
+    assert len(LONG) <= 20
+    with pytest.raises(ConfigError, match="batch"):
+        read(["run", "scan_batch", "-p", "batch=0", "--timing-only"])
+    with pytest.raises(Exception, match="--timing-onli"):
+        read(["run", "scan_batch", "--timing-onli"])
+
+
+SAMPLE = """# A page
+
+Save this as `two.py`:
+
+```python
+x = 1  # @program
+```
+
+Delete `x = 1` and run it again:
+
+```
+error: no x
+```
+
+    npusim run two.py    # exit 3
+    npusim run two.py --timing-only  # long
+
+```console
+$ npusim chips
+toy
+$ npusim chip nothing
+error: no chip
+$ echo $?
+2
+```
+"""
+
+
+def test_a_page_is_read_as_it_is_meant():
+    found = steps(SAMPLE)
+    assert [type(step).__name__ for step in found] == ["Save", "Delete", *["Command"] * 4]
+    saved, deleted, run, late, chips, chip = found
+    assert (saved.name, saved.text) == ("two.py", "x = 1  # @program\n")
+    assert (deleted.words, deleted.shown) == ("x = 1", ["error: no x"])
+    assert (run.argv, run.code, run.long) == (["run", "two.py"], 3, False)
+    assert (late.argv, late.code, late.long) == (["run", "two.py", "--timing-only"], 0, True)
+    assert (chips.code, chips.shown) == (0, ["toy"])
+    assert (chip.code, chip.shown) == (2, ["error: no chip"])
+
+
+@pytest.mark.parametrize(
+    ("page", "words"),
+    [
+        ("```\nout\n```", "line 1: output of no command; give the block a language"),
+        ("```python\n@program\n```", "line 1: a program, but nothing above says 'Save this as `NAME.py`'"),
+        ("    import npusim", "line 1: Python in an indented block; fence it"),
+    ],
+)
+def test_blocks_that_cannot_be_run_are_refused(page, words):
+    with pytest.raises(ValueError, match=f"^{re.escape(words)}$"):
+        steps(page)
+
+
+def test_what_is_not_written_is_missed():
+    in_order(["a", "...", "c"], "a\nb\nc\n", "here")
+    in_order(["error: a", "b"], "error: a b\n", "here")
+    for shown in (["c", "a"], ["d"], ["error: c"]):
+        with pytest.raises(AssertionError):
+            in_order(shown, "a\nb\nc\n", "here")
