@@ -14,6 +14,7 @@ from pathlib import Path
 import ml_dtypes
 import numpy as np
 import pytest
+from threadpoolctl import threadpool_limits
 
 from npusim.errors import ConfigError
 from npusim.study.triangular import METHODS, error_table, errors, invert
@@ -22,8 +23,8 @@ from npusim.study.triangular_inputs import FAMILIES, make
 SIZES = (16, 32, 64, 128)
 GOLDEN = Path(__file__).with_name("triangular_golden.csv")
 ROWS = list(csv.DictReader(GOLDEN.read_text().splitlines()))
-FEWER = {64: 64, 128: 12}
-"""Cube rows of these sizes are tested on some of the matrices, which changes sums of squares a little."""
+FEWER = {128: 12}
+"""Cube rows of this size are tested on some of the matrices, which changes sums of squares a little."""
 
 
 @cache
@@ -45,19 +46,28 @@ def matrices(semantics, scale, dtype, n):
     raise AssertionError
 
 
+@pytest.fixture(autouse=True)
+def one_thread():
+    """The matrices are too small for threads, which would only spin."""
+    with threadpool_limits(1, "blas"):
+        yield
+
+
+@pytest.mark.parametrize("n", SIZES)
 @pytest.mark.parametrize("semantics", ["numpy", "kernel"])
-def test_errors_are_those_of_the_table(semantics):
-    for row in (r for r in ROWS if r["semantics"] == semantics):
-        n, dtype = int(row["n"]), row["dtype"]
-        if semantics == "numpy" and n == 128 and row["method"] in ("vcs_dot", "vcs", "mcs"):
-            continue  # element by element, or a product of float16 for every column
+def test_errors_are_those_of_the_table(semantics, n):
+    rows = [r for r in ROWS if r["semantics"] == semantics and int(r["n"]) == n]
+    assert rows
+    for row in rows:
+        dtype = row["dtype"]
         a = matrices(semantics, row["scale"], dtype, n)
         found = errors(invert(row["method"], a, dtype, semantics=semantics, out=row["out"]), a)
         sampled = semantics == "kernel" and n in FEWER
         for name in ("frobenius",) if sampled else ("max_abs", "max_rel", "frobenius"):
-            np.testing.assert_allclose(
-                found[name], float(row[name]), rtol=0.1 if sampled else 0.05, err_msg=str(row)
-            )
+            # the notebook's float32 errors were published with all digits
+            exact = semantics == "numpy" and dtype == "float32" and row["method"] != "numpy_inv"
+            rtol = 0.1 if sampled else 5e-4 if exact else 0.05
+            np.testing.assert_allclose(found[name], float(row[name]), rtol=rtol, err_msg=str(row))
 
 
 @pytest.mark.parametrize(
