@@ -32,8 +32,8 @@ Overflow = Literal["ieee", "saturate"]
 Layout = Literal["head_first", "seq_first"]
 """Order of a batch: (batch, n, n), or (tokens, heads, n)."""
 
-_CHUNK = 64
-"""Matrices that the reference looks at together."""
+_CHUNK = 1 << 18
+"""Elements that the reference looks at together: what a cache of the host holds."""
 _PITCH = 65535
 """Largest distance of rows that a copy into fractals takes, in elements (asc-devkit Nd2Nz page)."""
 
@@ -258,8 +258,9 @@ def expected_inverse(
     """
     size = len(at.places)
     value, error = np.zeros((size, at.n, at.n)), np.zeros((size, at.n, at.n), np.float32)
-    for start in range(0, size, _CHUNK):
-        part = slice(start, start + _CHUNK)
+    count = max(1, _CHUNK // at.n**2)
+    for start in range(0, size, count):
+        part = slice(start, start + count)
         a = at.gather(inputs["a"], part).astype(np.float64)
         if triangle == "upper":
             a = a.transpose(0, 2, 1)
