@@ -14,7 +14,6 @@ import numpy as np
 from npusim import Builder, Kernel, Macro, isa
 from npusim.errors import ConfigError
 from npusim.isa.dtype import element_type
-from npusim.units import ceil_div
 
 Down = Literal["copies", "strides"]
 Across = Literal["blocks", "scalar"]
@@ -206,18 +205,3 @@ class Stage(Protocol):
 def taken(count: int, slots: int) -> range:
     """Return the numbers of the last uses of slots that nobody waited for yet, after `count` uses."""
     return range(max(0, count - slots), count)
-
-
-__all__ = [
-    "PITCH",
-    "Across",
-    "Chunk",
-    "Down",
-    "Item",
-    "Layer",
-    "Shape",
-    "Stage",
-    "Steps",
-    "ceil_div",
-    "taken",
-]
