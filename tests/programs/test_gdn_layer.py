@@ -47,15 +47,15 @@ def made_inputs(tokens, seed, heads=2, dk=16, dv=32):
         "k": k,
         "v": generator.standard_normal((tokens, heads, dv)).astype(np.float16),
         "beta": generator.uniform(0, 1, (tokens, heads)).astype(np.float16),
-        "g": -generator.exponential(0.1, (tokens, heads)).astype(np.float32),
+        "g": -generator.exponential(0.01, (tokens, heads)).astype(np.float32),
     }
 
 
 def test_outputs_are_those_of_the_recurrence():
-    inputs = made_inputs(97, 3)
-    report = layer(inputs=inputs, lengths="64,33")
+    inputs = made_inputs(107, 3)
+    report = layer(inputs=inputs, lengths="74,33")
     assert report.values.ok
-    o, finals = token_by_token(inputs, [64, 33], 2)
+    o, finals = token_by_token(inputs, [74, 33], 2)
     error = np.linalg.norm(report.outputs["o"].astype(np.float64) - o) / np.linalg.norm(o)
     assert 1e-5 < error < 8e-4  # half precision: not exact, and not worse
     final = report.outputs["final"].astype(np.float64).reshape(finals.shape)
