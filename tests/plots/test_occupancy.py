@@ -17,12 +17,13 @@ SIZE = 4096
 
 
 @program(name="two")
-def two(k, *, twice: bool = False):
+def two(k, *, twice: bool = False, in_place: bool = False):
     """Load, add to itself, store; the sum in a place of its own that is read once or twice."""
     x, y = k.input("x", (SIZE // 4,), "float32"), k.output("y", (SIZE // 4,), "float32")
 
     def stream(c):
-        a, b = c.ub(SIZE // 4, isa.F32), c.ub(SIZE // 4, isa.F32)
+        a = c.ub(SIZE // 4, isa.F32)
+        b = a if in_place else c.ub(SIZE // 4, isa.F32)
         loaded, added = c.flag(Pipe.MTE2, Pipe.V), c.flag(Pipe.V, Pipe.MTE3)
         yield isa.copy_in(a, x)
         yield loaded.set
@@ -55,6 +56,14 @@ def test_bytes_are_there_from_their_writing_to_their_last_reading(twice):
     assert area == pytest.approx(filled)
     assert list(found.buffers) == ["core0.vec0.UB"]
     assert found.buffers["core0.vec0.UB"].max() <= 2 * SIZE * (1 + 1e-9)
+
+
+def test_sums_in_place_stay():
+    report = simulate(two, "toy", in_place=True, timing_only=True, spans=True)
+    found = occupancy(report, bins=50)
+    (load, _), (_, stored) = (spans_of(report, f"core0.vec0.{pipe}") for pipe in ("MTE2", "MTE3"))
+    area = float((found.buffers["core0.vec0.UB"] * np.diff(found.edges)).sum())
+    assert area == pytest.approx(SIZE * (stored[-1] - load[0]))
 
 
 def test_instructions_wait_from_their_issue_to_their_work():
