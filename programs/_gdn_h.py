@@ -87,10 +87,8 @@ class Recurrence:
         values, wide_values = c.ub((half, dv), layer.dtype), c.ub((half, dv), isa.F32)
         room = c.ub((max(half, part), max(dk, dv)), isa.F32)
         sums, decay = c.ub((1, chunk), isa.F32), c.ub((1, half), isa.F32)
-        recipe, spread = (
-            Recipe(c, self._recipes[c.core.number]),
-            Spreader(c, layer.down, layer.across, half, dk),
-        )
+        recipe = Recipe(c, self._recipes[c.core.number])
+        spread = Spreader(c, layer.down, layer.across, half, dk)
         loaded, rounded = Arrivals(c), isa.RoundMode.RINT
         keys_loaded, stored = Arrivals(c), c.flag(Pipe.MTE3, Pipe.S)
         no_keys, no_values, no_sums = (

@@ -63,10 +63,8 @@ class KeyProducts:
         )
         room, sums = c.ub((half, chunk), isa.F32), c.ub((1, chunk), isa.F32)
         beta, weight = c.ub((1, half), layer.dtype), c.ub((1, half), isa.F32)
-        recipe, spread = (
-            Recipe(c, self._recipes[c.core.number]),
-            Spreader(c, layer.down, layer.across, half, chunk),
-        )
+        recipe = Recipe(c, self._recipes[c.core.number])
+        spread = Spreader(c, layer.down, layer.across, half, chunk)
         loaded = Arrivals(c)
         everything = isa.PipeBarrier(on=Pipe.ALL)
         no_sums, no_beta = recipe.cleared("sums", sums), recipe.cleared("beta", beta)

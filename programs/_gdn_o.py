@@ -77,10 +77,8 @@ class Output:
         past, wide_past = c.ub((half, dv), layer.dtype), c.ub((half, max(chunk, dv)), isa.F32)
         result = c.ub((half, dv), layer.dtype)
         sums, weight = c.ub((1, chunk), isa.F32), c.ub((1, half), isa.F32)
-        recipe, spread = (
-            Recipe(c, self._recipes[c.core.number]),
-            Spreader(c, layer.down, layer.across, half, chunk),
-        )
+        recipe = Recipe(c, self._recipes[c.core.number])
+        spread = Spreader(c, layer.down, layer.across, half, chunk)
         loaded, later, rounded = Arrivals(c), Arrivals(c), isa.RoundMode.RINT
         no_sums = recipe.cleared("sums", sums)
 

@@ -66,10 +66,8 @@ class Weighted:
         wide, other, room = (c.ub((half, chunk), isa.F32) for _ in range(3))
         beta, weight = c.ub((1, chunk), layer.dtype), c.ub((1, chunk), isa.F32)
         sums = c.ub((1, chunk), isa.F32)
-        recipe, spread = (
-            Recipe(c, self._recipes[c.core.number]),
-            Spreader(c, layer.down, layer.across, half, chunk),
-        )
+        recipe = Recipe(c, self._recipes[c.core.number])
+        spread = Spreader(c, layer.down, layer.across, half, chunk)
         loaded = Arrivals(c)
         everything = isa.PipeBarrier(on=Pipe.ALL)
         no_rows, no_beta, no_sums = (
