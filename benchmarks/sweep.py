@@ -26,9 +26,9 @@ from typing import Any
 from joblib.externals.loky import get_reusable_executor
 
 import npusim
-from npusim.sweep.plan import Point, make_plan
-from npusim.sweep.play import Player, run_point
-from npusim.sweep.space import read_space
+from npusim.sweeps.plan import Point, make_plan
+from npusim.sweeps.play import Player, run_point
+from npusim.sweeps.space import read_space
 
 CHIPS = 50
 

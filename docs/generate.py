@@ -23,7 +23,7 @@ from npusim.config.schema import chip_schema
 from npusim.program.discover import shipped_programs
 from npusim.report.listing import chips_data, programs_data
 from npusim.report.schema import report_schema
-from npusim.sweep.schema import sweep_schema
+from npusim.sweeps.schema import sweep_schema
 
 NOTEBOOKS = Path(__file__).parents[1] / "notebooks"
 

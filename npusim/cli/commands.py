@@ -43,7 +43,7 @@ from npusim.report.schema import schema_text as report_schema_text
 from npusim.report.simulate import run as run_built
 from npusim.report.text import check_text, report_text, values_words
 from npusim.report.timeline import timeline
-from npusim.sweep.schema import schema_text as sweep_schema_text
+from npusim.sweeps.schema import schema_text as sweep_schema_text
 from npusim.trace.write import check_trace_file, write_trace
 
 app = typer.Typer(

@@ -20,7 +20,7 @@ from npusim.plots.files import (
     plot_sweep,
 )
 from npusim.report.kept import open_run
-from npusim.sweep.kept import open_rows
+from npusim.sweeps.kept import open_rows
 
 plot = typer.Typer(no_args_is_help=False, help="Draw rooflines, pipes, what happened when, and sweeps.")
 app.add_typer(plot, name="plot")

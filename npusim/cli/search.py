@@ -13,8 +13,8 @@ from npusim.cli.options import AsJson
 from npusim.cli.screen import document, show, show_report
 from npusim.cli.sweep import progress_line
 from npusim.errors import MismatchError
-from npusim.sweep.search import search
-from npusim.sweep.text import search_text
+from npusim.sweeps.search import search
+from npusim.sweeps.text import search_text
 
 
 @app.command("search")

@@ -15,9 +15,9 @@ from npusim.cli.commands import app
 from npusim.cli.options import AsJson
 from npusim.cli.screen import document, show, show_report
 from npusim.errors import ConfigError, MismatchError
-from npusim.sweep.run import Progress, sweep
-from npusim.sweep.tables import check_tables, write_parquet
-from npusim.sweep.text import sweep_text
+from npusim.sweeps.run import Progress, sweep
+from npusim.sweeps.tables import check_tables, write_parquet
+from npusim.sweeps.text import sweep_text
 
 
 @app.command("sweep")
@@ -78,7 +78,7 @@ def sweep_command(
 @contextlib.contextmanager
 def _client(address: str) -> Iterator[object]:
     """Connect to a Dask scheduler."""
-    from npusim.sweep.backends import check_backend
+    from npusim.sweeps.backends import check_backend
 
     check_backend("dask", -1)
     from distributed import Client

@@ -11,8 +11,8 @@ import pytest
 import npusim
 from npusim.config.load import load_chip
 from npusim.errors import ConfigError
-from npusim.sweep.goals import front_of
-from npusim.sweep.proxies import NAMES, proxies
+from npusim.sweeps.goals import front_of
+from npusim.sweeps.proxies import NAMES, proxies
 
 SPACE = {
     "program": "few.py:copy",

@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from npusim.errors import ConfigError
-from npusim.sweep.axes import axis_values
-from npusim.sweep.plan import make_plan
-from npusim.sweep.schema import schema_text
-from npusim.sweep.space import Scale, Steps, read_space
-from npusim.sweep.where import GRAMMAR, Condition
+from npusim.sweeps.axes import axis_values
+from npusim.sweeps.plan import make_plan
+from npusim.sweeps.schema import schema_text
+from npusim.sweeps.space import Scale, Steps, read_space
+from npusim.sweeps.where import GRAMMAR, Condition
 
 
 def coords(space):
@@ -236,4 +236,4 @@ def test_conditions(text, holds):
 
 def test_the_schema_is_fresh():
     stored = Path(__file__).parents[2].joinpath("docs", "schemas", "sweep-1.json").read_text(encoding="utf-8")
-    assert stored == schema_text(), "run `python -m npusim.sweep.schema` and commit the file"
+    assert stored == schema_text(), "run `python -m npusim.sweeps.schema` and commit the file"

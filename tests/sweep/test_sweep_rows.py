@@ -17,14 +17,14 @@ import pytest
 import npusim
 from npusim.config.load import load_chip
 from npusim.errors import ConfigError
-from npusim.sweep.backends import run_points
-from npusim.sweep.effects import effects
-from npusim.sweep.plan import make_plan
-from npusim.sweep.play import Player, run_point
-from npusim.sweep.rows import columns
-from npusim.sweep.space import read_space
-from npusim.sweep.tables import write_parquet
-from npusim.sweep.watched import ReadNotes
+from npusim.sweeps.backends import run_points
+from npusim.sweeps.effects import effects
+from npusim.sweeps.plan import make_plan
+from npusim.sweeps.play import Player, run_point
+from npusim.sweeps.rows import columns
+from npusim.sweeps.space import read_space
+from npusim.sweeps.tables import write_parquet
+from npusim.sweeps.watched import ReadNotes
 
 SPACE = {
     "program": "few.py:copy",
@@ -211,7 +211,7 @@ def test_a_sweep_goes_on_where_it_stopped(folder, monkeypatch):
     (folder / "out").mkdir()
     (folder / "out" / "rows.jsonl").write_text("".join(lines[:9]) + lines[9][:40], encoding="utf-8")
     ran = []
-    module = importlib.import_module("npusim.sweep.run")  # the name npusim.sweep is the function's
+    module = importlib.import_module("npusim.sweeps.run")  # the name npusim.sweep is the function's
     monkeypatch.setattr(
         module, "run_points", lambda points, **kw: ran.extend(points) or run_points(points, **kw)
     )

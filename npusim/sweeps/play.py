@@ -18,9 +18,9 @@ from npusim.report.model import Report, Values
 from npusim.report.simulate import retime
 from npusim.report.values import NOT_CHECKED, compare
 from npusim.report.values_run import FunctionalRun
-from npusim.sweep.plan import Point
-from npusim.sweep.rows import failed_row, report_row
-from npusim.sweep.watched import ReadNotes
+from npusim.sweeps.plan import Point
+from npusim.sweeps.rows import failed_row, report_row
+from npusim.sweeps.watched import ReadNotes
 
 KEPT_INSTRUCTIONS = 1_000_000
 """Instructions whose streams a process keeps to time them again."""

@@ -8,10 +8,10 @@ from typing import Any
 
 from npusim.config.chip import Chip
 from npusim.errors import ConfigError
-from npusim.sweep.plan import Grid, Point
-from npusim.sweep.proxies import NAMES, proxies
-from npusim.sweep.rows import Row
-from npusim.sweep.where import Formula
+from npusim.sweeps.plan import Grid, Point
+from npusim.sweeps.proxies import NAMES, proxies
+from npusim.sweeps.rows import Row
+from npusim.sweeps.where import Formula
 
 Values = tuple[float, ...]
 

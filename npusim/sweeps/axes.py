@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from npusim.errors import ConfigError
-from npusim.sweep.space import AxisSpec, Number, Scale
+from npusim.sweeps.space import AxisSpec, Number, Scale
 
 
 def axis_values(spec: AxisSpec, base: Any) -> list[Any]:

@@ -8,8 +8,8 @@ import random
 from typing import Any, Literal, get_args
 
 from npusim.errors import ConfigError, did_you_mean
-from npusim.sweep.goals import Goals, Values
-from npusim.sweep.plan import Grid, Point
+from npusim.sweeps.goals import Goals, Values
+from npusim.sweeps.plan import Grid, Point
 
 Sampler = Literal["tpe", "nsga2", "random"]
 Position = tuple[int, ...]

@@ -9,12 +9,12 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from npusim.errors import ConfigError
-from npusim.sweep.backends import Backend, check_backend, run_points
-from npusim.sweep.effects import Effect, effects
-from npusim.sweep.plan import Plan, make_plan
-from npusim.sweep.rows import Row, columns
-from npusim.sweep.space import Space, read_space
-from npusim.sweep.store import RowStore
+from npusim.sweeps.backends import Backend, check_backend, run_points
+from npusim.sweeps.effects import Effect, effects
+from npusim.sweeps.plan import Plan, make_plan
+from npusim.sweeps.rows import Row, columns
+from npusim.sweeps.space import Space, read_space
+from npusim.sweeps.store import RowStore
 
 Progress = Callable[[int, int, int], None]
 """Called with the rows that are there, the number of points, and the rows that failed."""

@@ -9,14 +9,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from npusim.errors import ConfigError
-from npusim.sweep.backends import check_backend, run_points
-from npusim.sweep.goals import Goals, front_of
-from npusim.sweep.plan import Grid, Point, make_grid
-from npusim.sweep.rows import Row, columns
-from npusim.sweep.run import Progress
-from npusim.sweep.sampling import Sampler, Suggestions, check_search
-from npusim.sweep.space import Space, read_space
-from npusim.sweep.store import RowStore, read_record
+from npusim.sweeps.backends import check_backend, run_points
+from npusim.sweeps.goals import Goals, front_of
+from npusim.sweeps.plan import Grid, Point, make_grid
+from npusim.sweeps.rows import Row, columns
+from npusim.sweeps.run import Progress
+from npusim.sweeps.sampling import Sampler, Suggestions, check_search
+from npusim.sweeps.space import Space, read_space
+from npusim.sweeps.store import RowStore, read_record
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +96,7 @@ def search(
 
     `space` is that of a sweep; its combinations are never all run. `minimize` names columns of the rows,
     parameters (`program.s`), numbers of the chip (`chip.l2.size_mib`), the proxies of its area
-    (`area.sram_kib` and others of `npusim.sweep.proxies`), or is arithmetic of these. `trials` different
+    (`area.sram_kib` and others of `npusim.sweeps.proxies`), or is arithmetic of these. `trials` different
     points run, or all where there are fewer. `sampler` is that of Optuna: `tpe`, `nsga2` or `random`; the
     same space, `seed`, `sampler` and `jobs` choose the same points. `jobs` points at a time are chosen and
     run, in as many processes.

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from npusim.errors import ConfigError
-from npusim.sweep.rows import Row
+from npusim.sweeps.rows import Row
 
 SCHEMA = "npusim.sweep-folder/1"
 ROWS, TABLE, RECORD = "rows.jsonl", "rows.csv", "sweep.json"

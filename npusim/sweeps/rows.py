@@ -18,7 +18,7 @@ from npusim.report.model import (
     Report,
     VectorPart,
 )
-from npusim.sweep.plan import Grid, Plan, Point
+from npusim.sweeps.plan import Grid, Plan, Point
 
 Row = dict[str, Any]
 """A row of a sweep, by column."""

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from npusim.sweep.rows import Row
+from npusim.sweeps.rows import Row
 
 
 @dataclass(frozen=True, slots=True)

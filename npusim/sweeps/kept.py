@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from npusim.errors import ConfigError
-from npusim.sweep.rows import Row
-from npusim.sweep.store import ROWS, RowStore, read_record
+from npusim.sweeps.rows import Row
+from npusim.sweeps.store import ROWS, RowStore, read_record
 
 
 @dataclass(frozen=True, slots=True)

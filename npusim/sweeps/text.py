@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from npusim.sweep.rows import Row
-from npusim.sweep.run import Sweep
-from npusim.sweep.search import Search
+from npusim.sweeps.rows import Row
+from npusim.sweeps.run import Sweep
+from npusim.sweeps.search import Search
 from npusim.units import grouped
 
 _SHOWN_FAILURES = 10

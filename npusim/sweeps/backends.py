@@ -10,9 +10,9 @@ from contextlib import ExitStack
 from typing import Any, Literal, get_args
 
 from npusim.errors import ConfigError, NpusimError, did_you_mean
-from npusim.sweep.plan import Point
-from npusim.sweep.play import Player, run_point
-from npusim.sweep.rows import Row
+from npusim.sweeps.plan import Point
+from npusim.sweeps.play import Player, run_point
+from npusim.sweeps.rows import Row
 
 Backend = Literal["loky", "sequential", "dask"]
 

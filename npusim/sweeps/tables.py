@@ -7,7 +7,7 @@ import os
 from typing import Any
 
 from npusim.errors import ConfigError
-from npusim.sweep.run import Sweep
+from npusim.sweeps.run import Sweep
 
 
 def check_tables() -> None:

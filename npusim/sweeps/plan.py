@@ -20,10 +20,10 @@ from npusim.machine.timing.l2 import L2State
 from npusim.program.discover import find_program
 from npusim.program.program import ProgramMaker
 from npusim.report.model import MODEL_REVISION
-from npusim.sweep.axes import axis_values
-from npusim.sweep.origin import program_digest
-from npusim.sweep.space import Space, SpaceSource
-from npusim.sweep.where import Condition
+from npusim.sweeps.axes import axis_values
+from npusim.sweeps.origin import program_digest
+from npusim.sweeps.space import Space, SpaceSource
+from npusim.sweeps.where import Condition
 
 MOST_POINTS = 1_000_000
 """Points that a sweep may have; more is a mistake in its space."""

@@ -1,4 +1,4 @@
-"""JSON Schema of space files; `python -m npusim.sweep.schema` writes it to docs/schemas."""
+"""JSON Schema of space files; `python -m npusim.sweeps.schema` writes it to docs/schemas."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from npusim.sweep.space import AXIS, Space
+from npusim.sweeps.space import AXIS, Space
 
 ID = "urn:npusim:sweep:1"
 FILE = Path(__file__).resolve().parents[2] / "docs" / "schemas" / "sweep-1.json"
