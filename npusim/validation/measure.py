@@ -45,6 +45,8 @@ class Outcome:
     instructions: int = 0
     pipe_cycles: tuple[tuple[str, float], ...] = ()
     """Work and link cycles of every kind of pipe, mean over the cores on which it has any."""
+    launches_us: tuple[tuple[str, float], ...] = ()
+    """Device time of every launch by its name, with the start."""
     last_product: int = 0
     """Cycles from the end of the last product on pipe M until its result can be used."""
     model_revision: int = MODEL_REVISION
@@ -76,6 +78,7 @@ def run_case(case: Case, overrides: Sequence[str] = ()) -> Outcome:
         clock_mhz=report.clock_mhz,
         instructions=sum(part.instructions for part in report.pipes.values()),
         pipe_cycles=_pipe_cycles(report),
+        launches_us=tuple((launch.name, launch.time_us or 0.0) for launch in report.launches),
         last_product=chip.cube.head_isolated_cycles - chip.cube.head_streamed_cycles,
         model_revision=report.model_revision,
     )
@@ -109,7 +112,8 @@ def run_cases(
 def simulated(row: Row, outcomes: Mapping[Case, Outcome]) -> float:
     """Return what the simulator says for a row, in its unit; its cases must be there and without errors.
 
-    Raises `ConfigError` where the pipe of the row has no instructions, or both runs take equally long.
+    Raises `ConfigError` where the launch or the pipe of the row has nothing in it, or both runs take equally
+    long.
     """
     found = [outcomes[case] for case in cases_of(row)]
     main, other = found[0], found[-1]
@@ -124,7 +128,13 @@ def simulated(row: Row, outcomes: Mapping[Case, Outcome]) -> float:
         if slower <= 0:
             raise ConfigError(f"{row.id}: the run of params must take longer than that of versus")
         return row.amount / slower / 1000
-    pipe = "M" if row.metric == "products_cycles" else row.pipe
+    if row.metric == "launch_us":
+        times = [us for name, us in main.launches_us if name == row.part]
+        if not times:
+            launches = " ".join(dict.fromkeys(name for name, _ in main.launches_us))
+            raise ConfigError(f"{row.id}: the run has no launch {row.part}; it has {launches}")
+        return sum(times)
+    pipe = "M" if row.metric == "products_cycles" else row.part
     cycles = dict(main.pipe_cycles).get(pipe)
     if cycles is None:
         raise ConfigError(f"{row.id}: nothing runs on pipe {pipe}; name another pipe")

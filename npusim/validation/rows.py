@@ -21,6 +21,7 @@ Metric = Literal[
     "pipe_us",
     "pipe_cycles",
     "products_cycles",
+    "launch_us",
     "slope_gb_per_s",
     "slope_gflop_per_s",
     "time_ratio",
@@ -28,8 +29,9 @@ Metric = Literal[
 """What a row measures.
 
 `time_us`: device time and the host constant of the row. `gb_per_s`: `amount` bytes over that time. `pipe_us`
-and `pipe_cycles`: work and link cycles of `pipe`, mean over the cores on which it has any.
-`products_cycles`: the same for pipe M until the last product can be used. `slope_gb_per_s` and
+and `pipe_cycles`: work and link cycles of the pipe `part`, mean over the cores on which it has any.
+`products_cycles`: the same for pipe M until the last product can be used. `launch_us`: device time of the
+launch `part`, with its start. `slope_gb_per_s` and
 `slope_gflop_per_s`: `amount` bytes or operations over the difference in device time between `params` and
 `versus`. `time_ratio`: device time of `versus` over that of `params`.
 """
@@ -39,6 +41,7 @@ UNITS: Final[Mapping[Metric, str]] = {
     "pipe_us": "us",
     "pipe_cycles": "cycles",
     "products_cycles": "cycles",
+    "launch_us": "us",
     "slope_gb_per_s": "GB/s",
     "slope_gflop_per_s": "GFLOP/s",
     "time_ratio": "x",
@@ -90,7 +93,8 @@ class Row:
     metric: Metric
     amount: int
     """Bytes or operations that a rate counts; 0 where the row is no rate."""
-    pipe: str
+    part: str
+    """The pipe or the launch that the row is about; empty where it is about the whole run."""
     uncertainty: str
     how_obtained: str
     source: str
@@ -114,7 +118,7 @@ class Row:
     @property
     def measured_us(self) -> float | None:
         """The published value as a time; None where it is none."""
-        if self.metric in ("time_us", "pipe_us"):
+        if self.metric in ("time_us", "pipe_us", "launch_us"):
             return self.value
         return self.amount / self.value / 1000 if self.metric == "gb_per_s" else None
 
@@ -292,7 +296,9 @@ class _RowReader:
             unit=line.choice("unit", (UNITS[metric],)),
             metric=metric,
             amount=line.whole("amount") if metric in ("gb_per_s", *_SLOPES) else 0,
-            pipe=line.choice("pipe", PIPES, empty=metric not in ("pipe_us", "pipe_cycles")),
+            part=line.text("part")
+            if metric == "launch_us"
+            else line.choice("part", PIPES, empty=metric not in ("pipe_us", "pipe_cycles")),
             uncertainty=line.text("uncertainty"),
             how_obtained=line.text("how_obtained"),
             source=line.text("source"),

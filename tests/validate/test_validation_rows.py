@@ -106,7 +106,7 @@ def test_groups_are_chosen_by_name_in_their_own_order():
         ({"metric": "pipe_cycle"}, "metric 'pipe_cycle' is not known; did you mean pipe_cycles?"),
         ({"device": "ascend-910b9"}, "device 'ascend-910b9' is not known; did you mean ascend-910b4?"),
         ({"group": "copy"}, "group 'copy' is not known; one of unit"),
-        ({"pipe": ""}, "pipe must not be empty"),
+        ({"part": ""}, "part must not be empty"),
         ({"l2": "hot"}, "l2 'hot' is not known; one of cold, warm, dirty"),
         ({"params": "place"}, "params must be name=value;name=value with distinct names, not 'place'"),
         ({"params": "a=1;a=2"}, "params must be name=value;name=value with distinct names, not 'a=2'"),

@@ -22,7 +22,7 @@ ROW = Row(
     unit="us",
     metric="time_us",
     amount=0,
-    pipe="",
+    part="",
     uncertainty="not given",
     how_obtained="table",
     source="a table",
@@ -63,12 +63,21 @@ def test_a_rate_is_scored_by_its_time():
     assert result.error_percent == pytest.approx(100.0)
 
 
+def test_one_launch_of_several():
+    times = {"launches_us": (("sum", 3.0), ("carry", 1.5), ("sum", 4.0)), "device_us": 8.5}
+    assert score(row(metric="launch_us", part="sum", value=14.0), **times).simulated == 7
+    assert score(row(metric="launch_us", part="sum", value=14.0), **times).error_percent == -50
+    assert score(row(metric="launch_us", part="add"), **times).failure == (
+        "r: the run has no launch add; it has sum carry"
+    )
+
+
 def test_pipes_slopes_and_ratios():
     pipes = {"pipe_cycles": (("M", 4168.0), ("MTE2", 500.0)), "last_product": 54, "clock_mhz": 2000}
-    assert score(row(metric="pipe_cycles", pipe="MTE2"), **pipes).simulated == 500
-    assert score(row(metric="pipe_us", pipe="MTE2"), **pipes).simulated == 0.25
+    assert score(row(metric="pipe_cycles", part="MTE2"), **pipes).simulated == 500
+    assert score(row(metric="pipe_us", part="MTE2"), **pipes).simulated == 0.25
     assert score(row(metric="products_cycles"), **pipes).simulated == 4222
-    assert score(row(metric="pipe_cycles", pipe="V"), **pipes).failure == (
+    assert score(row(metric="pipe_cycles", part="V"), **pipes).failure == (
         "r: nothing runs on pipe V; name another pipe"
     )
     slope = row(metric="slope_gb_per_s", amount=8000, versus=(("n", "1"),))
