@@ -11,6 +11,9 @@ from typing import Any
 
 from npusim import Kernel, Macro, Pipe, Reg, isa
 from npusim.isa.vector.forms import reduce_sum
+from npusim.program.macro import Item
+
+from ._kept import Body, Kept
 
 CARRY, TOTAL, PART = Reg(0), Reg(1), Reg(2)
 """Registers: the sum before what comes next, the sum of a core's own pieces, and the last value read."""
@@ -18,9 +21,7 @@ CARRY, TOTAL, PART = Reg(0), Reg(1), Reg(2)
 COUNTING = isa.State(counter_mode=True, mask=0)
 """State for forms whose mask must be set, whatever it was."""
 
-Item = isa.Instruction | Macro
 Steps = Iterator[Item]
-Body = tuple[Item, ...]
 Allocate = Callable[[int, isa.DType], isa.Tile]
 """Reserves so many elements of a type in the unified buffer."""
 
@@ -57,14 +58,14 @@ class Pieces:
         size: int,
         dtype: isa.DType,
         buffers: int,
-        made: dict[object, Body],
+        kept: Kept,
         ub: Allocate | None = None,
     ) -> None:
-        """Reserve buffers and flags. `made` keeps the bodies for all cores of a launch, which must reserve
-        the same in the same order; `ub` reserves in place of the core.
+        """Reserve buffers and flags. `kept` has the bodies of all cores of a launch; `ub` reserves in
+        place of the core.
         """
         ub = ub or c.ub
-        self.dtype, self._made = dtype, made
+        self.dtype, self._kept = dtype, kept
         self.sources = [ub(size, dtype) for _ in range(buffers)]
         self.sums = [ub(size, dtype) for _ in range(buffers)]
         self.work = ub(max(8, size // 64), isa.F32)
@@ -149,10 +150,7 @@ class Pieces:
         return self._once(self._sum_up, slot, count, x)
 
     def _once(self, make: Callable[..., Body], *which: object) -> Body:
-        key = (make.__name__, *which)
-        if key not in self._made:
-            self._made[key] = make(*which)
-        return self._made[key]
+        return self._kept.again((make.__name__, *which), lambda: make(*which))
 
     def _ready(self, slot: int, read_back: bool) -> list[isa.Instruction]:
         """Return the waits for a loaded piece and for room; where sums are read back, for the read-back

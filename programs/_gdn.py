@@ -15,6 +15,8 @@ from npusim import Builder, Kernel, Macro, isa
 from npusim.errors import ConfigError
 from npusim.isa.dtype import element_type
 
+from ._kept import Kept
+
 Down = Literal["copies", "strides"]
 Across = Literal["blocks", "scalar"]
 Steps = Generator[isa.Instruction | Macro, Any, None]
@@ -202,6 +204,17 @@ class Stage(Protocol):
         ...
 
 
-def taken(count: int, slots: int) -> range:
-    """Return the numbers of the last uses of slots that nobody waited for yet, after `count` uses."""
+class MixedStage:
+    """What cores of both kinds share in the launch of a stage: the layer, and the instructions that come
+    back. The two vector cores of a group differ in the rows that they have, so each has recipes of its own.
+    """
+
+    def __init__(self, layer: Layer) -> None:
+        self._layer = layer
+        self._products = Kept()
+        self._recipes = Kept(), Kept()
+
+
+def not_awaited(count: int, slots: int) -> range:
+    """Return which of `count` uses of slots in turn have not been waited for: the last of each slot."""
     return range(max(0, count - slots), count)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from npusim import Kernel, Macro, Pipe, isa
+from npusim import Kernel, Pipe, isa
 
 from ._gdn import Steps
+from ._kept import Kept
 
 
 class Products:
@@ -12,20 +13,19 @@ class Products:
 
     A product brings both operands to L0, multiplies, and lets the scalar unit wait for the result; what is
     issued behind it may use the result, and overwrite the operands. Results wait in one of two accumulators.
-    `made` keeps the macros of products for the cores of a launch, which must reserve the same in the same
-    order.
+    `kept` has the macros of products of all cores of a launch.
     """
 
-    def __init__(self, c: Kernel, side: int, dtype: isa.DType, made: dict[object, Macro]) -> None:
+    def __init__(self, c: Kernel, side: int, dtype: isa.DType, kept: Kept) -> None:
         self._a, self._b = c.l0a((side, side), dtype), c.l0b((side, side), dtype)
         self._acc = [c.l0c((side, side), isa.F32) for _ in range(2)]
         self._loaded = [c.flag(Pipe.MTE2, Pipe.MTE1) for _ in range(2)]
         self._arrivals = self._used = 0
         self._ready = c.flag(Pipe.MTE1, Pipe.M)
-        self._moved, self._made = c.flag(Pipe.MTE1, Pipe.S), c.flag(Pipe.M, Pipe.S)
+        self._moved, self._multiplied = c.flag(Pipe.MTE1, Pipe.S), c.flag(Pipe.M, Pipe.S)
         self._stored = [c.flag(Pipe.FIX, Pipe.M) for _ in range(2)]
         self._busy = [False, False]
-        self._macros = made
+        self._kept = kept
 
     def loaded(self) -> Steps:
         """Say that operands of a product have been loaded; at most two products may be ahead."""
@@ -52,22 +52,27 @@ class Products:
             yield self._stored[acc].wait
             self._busy[acc] = False
         key = acc, left, right, extents, turn_left, turn_right
-        if key not in self._macros:
-            m, k, n = extents
-            self._macros[key] = Macro(
-                [
-                    isa.load_a(self._a, left, m, k, transpose=turn_left),
-                    isa.load_b(self._b, right, k, n, transpose=not turn_right),
-                    self._ready.set,
-                    self._moved.set,
-                    self._ready.wait,
-                    isa.mmad(self._acc[acc], self._a, self._b, m, k, n, init=True),
-                    self._made.set,
-                    self._moved.wait,
-                    self._made.wait,
-                ]
-            )
-        yield self._macros[key]
+        yield self._kept.macro(key, lambda: self._product(*key))
+
+    def _product(
+        self,
+        acc: int,
+        left: isa.Tile,
+        right: isa.Tile,
+        extents: tuple[int, int, int],
+        turn_left: bool,
+        turn_right: bool,
+    ) -> Steps:
+        m, k, n = extents
+        yield isa.load_a(self._a, left, m, k, transpose=turn_left)
+        yield isa.load_b(self._b, right, k, n, transpose=not turn_right)
+        yield self._ready.set
+        yield self._moved.set
+        yield self._ready.wait
+        yield isa.mmad(self._acc[acc], self._a, self._b, m, k, n, init=True)
+        yield self._multiplied.set
+        yield self._moved.wait
+        yield self._multiplied.wait
 
     def store(
         self, dst: isa.Operand, acc: int, height: int, columns: int, rows: int = 0, pitch: int = 0

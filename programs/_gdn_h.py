@@ -7,7 +7,7 @@ from functools import partial
 
 from npusim import Kernel, Macro, Pipe, isa
 
-from ._gdn import Item, Layer, Steps
+from ._gdn import Item, Layer, MixedStage, Steps
 from ._gdn_cube import Products, load_matrix
 from ._gdn_vector import Arrivals, Recipe, Spreader, load_rows, plane
 
@@ -16,7 +16,7 @@ STATE, KNOWN, SCALED, UPDATE = 0, 1, 2, 3
 _LAST, _REG = 1, 2
 
 
-class Recurrence:
+class Recurrence(MixedStage):
     """One core follows one head of a sequence at a time; every step of a chunk waits for the one before.
 
     Vector cores keep half of the rows of the state each, in float32. Chunk by chunk the cube multiplies W by
@@ -29,9 +29,7 @@ class Recurrence:
     name = "gdn_h"
 
     def __init__(self, layer: Layer) -> None:
-        self._layer = layer
-        self._products: dict[object, Macro] = {}
-        self._recipes: dict[int, dict[object, Macro]] = {0: {}, 1: {}}
+        super().__init__(layer)
         shape = layer.shape
         self._known = layer.exchange("known", shape.chunk, shape.dv)
         self._scaled = layer.exchange("scaled", shape.chunk, shape.dk)

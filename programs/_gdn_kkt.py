@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from npusim import Kernel, Macro, Pipe, isa
 
-from ._gdn import Layer, taken
+from ._gdn import Layer, MixedStage, not_awaited
 from ._gdn_cube import Products, load_matrix
 from ._gdn_vector import Arrivals, Recipe, Spreader, load_rows, plane
 
@@ -15,7 +15,7 @@ READY, TAKEN = 0, 2
 _REG = 1
 
 
-class KeyProducts:
+class KeyProducts(MixedStage):
     """The cube multiplies keys by keys; vector cores by beta_i exp(sum_i - sum_j) below the diagonal.
 
     A product passes through one of two slots in global memory, and half of its rows go to each vector core,
@@ -26,9 +26,7 @@ class KeyProducts:
     name = "gdn_kkt"
 
     def __init__(self, layer: Layer) -> None:
-        self._layer = layer
-        self._products: dict[object, Macro] = {}
-        self._recipes: dict[int, dict[object, Macro]] = {0: {}, 1: {}}
+        super().__init__(layer)
         chunk = layer.shape.chunk
         self._slots = layer.exchange("products", chunk, chunk, slots=2)
 
@@ -49,7 +47,7 @@ class KeyProducts:
             yield from products.multiply(0, keys, keys, (chunk, dk, chunk), turn_right=True)
             yield from products.store(self._slots[c.block][slot], 0, chunk, chunk)
             yield isa.CrossCoreSetFlag(group=isa.Group.CUBE_VECTOR, on=Pipe.FIX, id=READY + slot)
-        for turn in taken(len(items), 2):
+        for turn in not_awaited(len(items), 2):
             yield isa.CrossCoreWaitFlag(group=isa.Group.CUBE_VECTOR, id=TAKEN + turn % 2)
         yield from products.stop()
 

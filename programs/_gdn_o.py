@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from npusim import Kernel, Macro, Pipe, isa
 
-from ._gdn import Layer
+from ._gdn import Layer, MixedStage
 from ._gdn_cube import Products, load_matrix
 from ._gdn_vector import Arrivals, Recipe, Spreader, load_rows, plane
 
@@ -15,7 +15,7 @@ SCORES, GATED, LOCAL, DONE = 0, 1, 2, 3
 _REG = 1
 
 
-class Output:
+class Output(MixedStage):
     """The cube multiplies queries by keys and by the state, vector cores put decay on the scores, the cube
     multiplies those by the new values, and the vector cores add what the state gives (chunk_o of
     megagdn-pto@3a59190). The vector cores work out the decay while the cube makes the scores.
@@ -24,9 +24,7 @@ class Output:
     name = "gdn_o"
 
     def __init__(self, layer: Layer) -> None:
-        self._layer = layer
-        self._products: dict[object, Macro] = {}
-        self._recipes: dict[int, dict[object, Macro]] = {0: {}, 1: {}}
+        super().__init__(layer)
         shape = layer.shape
         self._scores = layer.exchange("scores", shape.chunk, shape.chunk)
         self._past = layer.exchange("past", shape.chunk, shape.dv)

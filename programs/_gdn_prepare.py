@@ -10,6 +10,7 @@ from npusim.units import BLOCK_BYTES, align_up, ceil_div
 
 from ._gdn import Layer, Steps
 from ._gdn_vector import Arrivals, Recipe, load_rows
+from ._kept import Kept
 
 _ROWS = 16
 
@@ -23,7 +24,7 @@ class Prepare:
 
     def __init__(self, layer: Layer, per_cube: int) -> None:
         self._layer, self._per_cube = layer, per_cube
-        self._recipes: dict[object, Macro] = {}
+        self._recipes = Kept()
 
     def cube(self, c: Kernel) -> Iterator[isa.Instruction | Macro]:
         """Yield nothing: the cubes have no part in it."""

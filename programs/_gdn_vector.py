@@ -10,6 +10,7 @@ from npusim.isa.vector.lanes import VectorInstruction
 from npusim.units import BLOCK_BYTES, ceil_div
 
 from ._gdn import Across, Down, Steps
+from ._kept import Kept
 
 _LANES = 64
 """Floats of a repeat."""
@@ -43,12 +44,11 @@ class Recipe:
     """Records vector instructions that depend on each other, each with its mode and mask.
 
     What has been recorded becomes one macro, behind which the scalar unit waits for the vector unit, so that
-    whatever it issues next follows. `made` keeps macros by name for the cores of a launch, which must reserve
-    the same in the same order.
+    whatever it issues next follows. `kept` has the macros, by name, of all cores that reserve alike.
     """
 
-    def __init__(self, c: Kernel, made: dict[object, Macro]) -> None:
-        self._made = made
+    def __init__(self, c: Kernel, kept: Kept) -> None:
+        self._kept = kept
         self._ops: list[isa.Instruction] = []
         self._mode: tuple[bool, int] | None = None
         self.done, self.go = c.flag(Pipe.V, Pipe.S), c.flag(Pipe.S, Pipe.V)
@@ -124,11 +124,13 @@ class Recipe:
 
     def make(self, name: object, record: Callable[[], None]) -> Macro:
         """Return the macro of a name; `record` records what it does, where no core did so before."""
-        if name not in self._made:
-            record()
-            self.wait()
-            self._made[name], self._ops, self._mode = Macro(self._ops), [], None
-        return self._made[name]
+        return self._kept.macro(name, lambda: self._recorded(record))
+
+    def _recorded(self, record: Callable[[], None]) -> list[isa.Instruction]:
+        record()
+        self.wait()
+        ops, self._ops, self._mode = self._ops, [], None
+        return ops
 
     def cleared(self, name: str, tile: isa.Tile) -> Macro:
         """Return the macro that fills a tile with zeros."""

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from npusim import Kernel, Macro, Pipe, isa
 
-from ._gdn import Layer, Steps
+from ._gdn import Layer, MixedStage, Steps
 from ._gdn_cube import Products, load_matrix
 from ._gdn_vector import Arrivals, Recipe, Spreader, load_rows, plane
 
@@ -14,7 +14,7 @@ VALUES, KEYS, VALUES_FREE, KEYS_FREE = 0, 1, 2, 3
 """Cross-core flags: factors of values and of keys are there, and may be overwritten."""
 
 
-class Weighted:
+class Weighted(MixedStage):
     """Vector cores scale the columns of the inverse for values and for keys; the cube multiplies by them.
 
     Each of the two factors has one place in global memory, so that a core scales one while the cube works
@@ -24,9 +24,7 @@ class Weighted:
     name = "gdn_wy"
 
     def __init__(self, layer: Layer) -> None:
-        self._layer = layer
-        self._products: dict[object, Macro] = {}
-        self._recipes: dict[int, dict[object, Macro]] = {0: {}, 1: {}}
+        super().__init__(layer)
         chunk = layer.shape.chunk
         self._factors = layer.exchange("factors", chunk, chunk, slots=2)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import NamedTuple, Protocol
 
 from npusim import Kernel, Macro, Pipe, isa
@@ -10,6 +11,7 @@ from npusim.program.kernel import Event
 from npusim.units import align_up, ceil_div
 
 from ._gemm import Blocking, TileAt, feed_left, feed_right, load_left, load_right
+from ._kept import Body, Kept
 
 Steps = Iterator[isa.Instruction]
 Items = Iterator[isa.Instruction | Macro]
@@ -63,16 +65,6 @@ class _Chunk(NamedTuple):
     width: int
 
 
-class Shared:
-    """Instructions that all cores yield, whose buffers and flags are the same."""
-
-    def __init__(self) -> None:
-        self.chunks: dict[_Chunk, Macro] = {}
-        self.left: dict[tuple[int, int, int], list[isa.Instruction]] = {}
-        """Loads by address in L1, row of tiles and packet."""
-        self.right: dict[tuple[int, int, int], list[isa.Instruction]] = {}
-
-
 def product_stream(
     c: Kernel,
     cut: Blocking,
@@ -80,7 +72,7 @@ def product_stream(
     b: isa.Tile,
     tiles: Sequence[TileAt],
     drain: Drain,
-    shared: Shared,
+    kept: Kept,
     *,
     l1: int,
     l0: int,
@@ -98,13 +90,13 @@ def product_stream(
         core.left,
         [(t.row, p) for t in tiles for p in range(packets_a)],
         lambda dst, row, packet: load_left(cut, dst, a, row, packet),
-        shared.left,
+        kept,
     )
     right = _Packets(
         core.right,
         [(t.column, p) for t in tiles for p in range(packets_b)],
         lambda dst, column, packet: load_right(cut, dst, b, column, packet),
-        shared.right,
+        kept,
     )
     parity = 0
     for number, at in enumerate(tiles):
@@ -141,10 +133,7 @@ def product_stream(
                 height=cut.height(at.row),
                 width=cut.width(at.column),
             )
-            steps = shared.chunks.get(chunk)
-            if steps is None:
-                steps = shared.chunks[chunk] = Macro(core.multiply(chunk))
-            yield steps
+            yield kept.macro(chunk, partial(core.multiply, chunk))
             step += count
             parity = (parity + count) % l0
         acc = core.acc[number % len(core.acc)]
@@ -163,13 +152,13 @@ class _Packets:
         slots: Sequence[_Slot],
         packets: Sequence[tuple[int, int]],
         make: Callable[[isa.Tile, int, int], list[isa.Instruction]],
-        made: dict[tuple[int, int, int], list[isa.Instruction]],
+        kept: Kept,
     ) -> None:
         self._slots = slots
         self._packets = packets
         self._make = make
         self._asked = 0
-        self._made = made
+        self._kept = kept
 
     def due(self, used: int) -> Iterator[tuple[_Slot, tuple[int, int]]]:
         """Return the packets to load before packet `used` is: it, and as many more as there are buffers."""
@@ -178,13 +167,10 @@ class _Packets:
             self._asked += 1
             yield self._slots[number % len(self._slots)], self._packets[number]
 
-    def load(self, slot: _Slot, packet: tuple[int, int]) -> list[isa.Instruction]:
-        """Return the load of a packet into a slot, made once."""
+    def load(self, slot: _Slot, packet: tuple[int, int]) -> Body:
+        """Return the load of a packet into a slot, made once for each address in L1."""
         key = (slot.tile.address, *packet)
-        made = self._made.get(key)
-        if made is None:
-            made = self._made[key] = self._make(slot.tile, *packet)
-        return made
+        return self._kept.again(key, lambda: self._make(slot.tile, *packet))
 
 
 class _Core:

@@ -14,8 +14,9 @@ import numpy as np
 from npusim import Builder, Expected, Kernel, isa
 from npusim.units import ceil_div
 
-from ._carries import Allocate, Body, Pieces, Steps
+from ._carries import Allocate, Pieces, Steps
 from ._cube_scan import BlockScan, RowScan
+from ._kept import Body, Kept
 from ._multi_core import Exchange, Padding, Part, first_carry, l2_elements, parts, span
 from ._prefix_sum import multi_core_sums
 
@@ -71,7 +72,7 @@ class Scan:
             self.padded = k.workspace("padded", (most * tile,), x.dtype)
         if exclusive or any(part.padded for part in self.stretches):
             self.local = k.workspace("local", (most * tile,), y.dtype)
-        self.bodies: dict[object, Body] = {}
+        self.shared = Kept()
 
     def given(self, part: Part) -> isa.Tile:
         """Return where the elements of a stretch are, in whole tiles."""
@@ -139,6 +140,18 @@ class CubeSide:
                 yield from c.sync_all()
 
 
+class CubeAgain(CubeSide):
+    """A cube core whose scan is the same each time that it runs."""
+
+    def __init__(self, scan: Scan, c: Kernel) -> None:
+        super().__init__(scan, c)
+        self._kept = Kept()
+
+    def run(self) -> Steps:
+        """Make local sums; a `SyncAll` must follow before others read the result."""
+        yield from self._kept.again("run", super().run)
+
+
 class VectorSide:
     """What a vector core does in a scan, which may run again and again between `start` and `stop`."""
 
@@ -148,7 +161,7 @@ class VectorSide:
         self.number = scan.per_block * c.block + c.core.number
         """Number of the vector core."""
         size = scan.method.piece
-        self.pieces = Pieces(c, size, scan.y.dtype, scan.method.buffers, scan.bodies, ub)
+        self.pieces = Pieces(c, size, scan.y.dtype, scan.method.buffers, scan.shared, ub)
         self.exchange = Exchange(c, scan.sums, self.number)
         self._padding = Padding(c, self.pieces, size, scan.x.dtype)
 

@@ -18,10 +18,10 @@ from npusim.errors import ConfigError
 from npusim.program.stream import Unknown
 from npusim.units import align_up, ceil_div
 
-from ._carries import COUNTING, PART, Body, Item, Pieces, Steps
+from ._carries import COUNTING, PART, Item, Pieces, Steps
 from ._cube_scan import RowScan
-from ._kept import CubeAgain, Kept
-from ._mcscan import CubeSide, Method, Scan, VectorSide
+from ._kept import Body, Kept
+from ._mcscan import CubeAgain, CubeSide, Method, Scan, VectorSide
 from ._multi_core import Arena, Exchange, span
 from ._prefix_sum import rows_bound
 
@@ -114,8 +114,7 @@ class Counts:
             pieces = ceil_div(n, self.piece)
             self.vectors = min((cores or k.chip.cores.cube) * per_block, pieces)
             self.sums = k.workspace("sums", (self.vectors,), "int32")
-        self.bodies: dict[object, Body] = {}
-        self.macros: dict[object, Macro] = {}
+        self.shared = Kept()
 
     def spans(self, number: int) -> list[Span]:
         """Return the pieces of a vector core that have elements."""
@@ -190,11 +189,8 @@ class CoreCounts:
 
     def once(self, make: Callable[..., Iterator[isa.Instruction]], *which: object) -> Macro:
         """Return a macro of what `make` yields, which all cores share: they reserve alike."""
-        made = self.counts.macros
         key = tuple(getattr(w, "__qualname__", w) for w in (make, *which))
-        if key not in made:
-            made[key] = Macro(make(*which))
-        return made[key]
+        return self.counts.shared.macro(key, lambda: make(*which))
 
 
 class CoreScan(CoreCounts):
@@ -244,7 +240,7 @@ class CoreSums(CoreCounts):
 
     def __init__(self, counts: Counts, c: Kernel) -> None:
         super().__init__(counts, c, c.block)
-        self._pieces = Pieces(c, counts.piece, isa.S32, 2, counts.bodies, self.arena.ub)
+        self._pieces = Pieces(c, counts.piece, isa.S32, 2, counts.shared, self.arena.ub)
         self._exchange = Exchange(c, counts.sums, c.block)
         self._before = self._loads = 0
 

@@ -11,7 +11,8 @@ from pydantic import PositiveInt
 from npusim import Builder, Expected, Kernel, program
 from npusim.units import ceil_div
 
-from ._carries import Body, Pieces, Steps
+from ._carries import Pieces, Steps
+from ._kept import Kept
 from ._multi_core import Exchange, first_carry, span
 from ._prefix_sum import completed_sums, elements, sizes
 
@@ -40,10 +41,10 @@ def complete_blocks(
     y = k.output("y", (n,), dtype)
     each = ceil_div(tiles, vectors)
 
-    bodies: dict[object, Body] = {}
+    kept = Kept()
 
     def vector(c: Kernel) -> Steps:
-        pieces = Pieces(c, half, y.dtype, 2, bodies)
+        pieces = Pieces(c, half, y.dtype, 2, kept)
         exchange = Exchange(c, r, c.block)
         yield from pieces.start()
         yield from first_carry(y, None)

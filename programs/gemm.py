@@ -16,7 +16,8 @@ from npusim.errors import ConfigError
 from npusim.isa.dtype import element_type
 
 from ._gemm import Blocking, BOrder, Order, schedule
-from ._gemm_stream import FixpipeDrain, Shared, VectorDrain, product_stream
+from ._gemm_stream import FixpipeDrain, VectorDrain, product_stream
+from ._kept import Kept
 
 RESULTS = {
     "float16": ("float16", "float32", "bfloat16"),
@@ -106,11 +107,11 @@ def gemm(
     a = build.input("a", (m, k), dtype)
     b = build.input("b", (k, n) if b_order == "kn" else (n, k), dtype)
     y = build.output("y", (m, n), result)
-    relu, shared = epilogue == "relu", Shared()
+    relu, kept = epilogue == "relu", Kept()
 
     def cube(c: Kernel) -> Iterator[isa.Instruction | Macro]:
         drain = VectorDrain(c, cut, y, relu) if c.chip.coupled else FixpipeDrain(cut, y, relu)
-        yield from product_stream(c, cut, a, b, work[c.block], drain, shared, l1=l1_buffers, l0=l0_buffers)
+        yield from product_stream(c, cut, a, b, work[c.block], drain, kept, l1=l1_buffers, l0=l0_buffers)
 
     if chip.coupled:
         build.launch("gemm", coupled=cube, blocks=len(work))

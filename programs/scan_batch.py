@@ -12,8 +12,9 @@ from npusim import Builder, Expected, Kernel, Pipe, isa, program
 from npusim.errors import ConfigError
 from npusim.units import ceil_div
 
-from ._carries import Body, Pieces, Steps
+from ._carries import Pieces, Steps
 from ._cube_scan import READY, TAKEN, RowScan
+from ._kept import Kept
 from ._multi_core import first_carry, span
 from ._prefix_sum import ACCUMULATOR, chain_bound, elements, exact_sums, row_rounding, saturated
 from ._whole_tiles import add_carries, pieces, sum_tiles
@@ -89,7 +90,7 @@ def _row_pairs(k: Builder, x: isa.Tile, y: isa.Tile, s: int, cores: int) -> None
     blocks = min(cores, groups)
     sources, targets = _rows(x), _rows(y)
     starts = range(0, x.shape[1], tile)
-    made: dict[object, Body] = {}
+    kept = Kept()
 
     def rows_of(group: int) -> range:
         return span(group, lanes, len(sources))
@@ -109,7 +110,7 @@ def _row_pairs(k: Builder, x: isa.Tile, y: isa.Tile, s: int, cores: int) -> None
     def vector(c: Kernel) -> Steps:
         taken = isa.CrossCoreSetFlag(group=isa.Group.CUBE_VECTOR, on=Pipe.MTE3, id=TAKEN)
         ready = isa.CrossCoreWaitFlag(group=isa.Group.CUBE_VECTOR, id=READY)
-        parts = Pieces(c, tile, y.dtype, 1, made)
+        parts = Pieces(c, tile, y.dtype, 1, kept)
         yield from parts.start()
         for group in range(c.block, groups, blocks):
             mine = rows_of(group)[c.core.number :][:1]
