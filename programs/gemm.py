@@ -124,6 +124,10 @@ def gemm(
         return {"y": product(left, right if b_order == "kn" else right.T, y.dtype.np, relu=relu)}
 
 
+_ROWS = 64  # compared at once, so that they stay in a cache
+_REACH = 0.99 * float(np.finfo(np.float32).max)
+
+
 def product(left: np.ndarray, right: np.ndarray, result: np.dtype, *, relu: bool) -> Expected:
     """Return left @ right as an element type holds it, and how far float32 sums may be from it.
 
@@ -136,18 +140,20 @@ def product(left: np.ndarray, right: np.ndarray, result: np.dtype, *, relu: bool
     if left.dtype == np.int8:
         value = np.rint(exact).astype(np.int64)  # below 2^53, so exact
         return Expected(np.maximum(value, 0) if relu else value)
-    rows, columns = np.square(x, dtype=np.float64).sum(axis=1), np.square(y, dtype=np.float64).sum(axis=0)
-    reach = np.sqrt(rows)[:, None] * np.sqrt(columns)[None, :]
-    bound = 1.01 * 2.0**-24 * left.shape[1] * reach
-    if relu:
-        exact = np.maximum(exact, 0)
+    lost = 1.01 * 2.0**-24 * left.shape[1]
+    rows = np.sqrt(np.square(x, dtype=np.float64).sum(axis=1))
+    columns = np.sqrt(np.square(y, dtype=np.float64).sum(axis=0))
     info = ml_dtypes.finfo(result)
-    largest = float(info.max)
-    value = np.clip(exact, -largest, largest)
-    if result != np.float32:
-        bound += float(info.eps) / 2 * (np.abs(value) + bound) + float(info.smallest_subnormal)
-    bound[reach > 0.99 * float(np.finfo(np.float32).max)] = np.inf
-    return Expected(value, bound)
+    largest, half = float(info.max), float(info.eps) / 2
+    bound = np.multiply.outer(lost * rows, columns)
+    for first in range(0, len(bound), _ROWS):
+        part, some = exact[first : first + _ROWS], bound[first : first + _ROWS]
+        np.clip(part, 0 if relu else -largest, largest, out=part)
+        if result != np.float32:
+            some += half * (np.abs(part) + some) + float(info.smallest_subnormal)
+    if rows.max() * columns.max() > _REACH:
+        bound[np.multiply.outer(rows, columns) > _REACH] = np.inf
+    return Expected(exact, bound)
 
 
 def multiplied(x: np.ndarray, y: np.ndarray) -> np.ndarray:
