@@ -61,6 +61,9 @@ def matmul(
     _check(rule, left, right, acc)
     if rule.summation == "integer":
         return _integer(left, right, acc)
+    if rule.summation == "float64" and left.k and left.rows * right.rows:
+        result = _whole(left, right, acc, saturate=saturate)
+        return np.add(result, np.float32(0), out=result)
     shape = left.rows, right.rows
     state = np.zeros(shape, np.float32) if acc is None else np.array(acc, np.float32, order="C")
     if not state.size or not left.k:
@@ -70,8 +73,6 @@ def matmul(
     small = small_tile(rule, left, right, None if acc is None else state)
     if small is not None:
         result = small
-    elif rule.summation == "float64":
-        result = _whole(left, right, state, saturate=saturate)
     else:
         result = _accumulate(rule, left, right, state, fresh=acc is None, saturate=saturate)
     return np.add(result, np.float32(0), out=result)
@@ -122,7 +123,7 @@ def _accumulate(
     return result
 
 
-def _whole(left: Prepared, right: Prepared, acc: Array, *, saturate: bool) -> Array:
+def _whole(left: Prepared, right: Prepared, acc: Array | None, *, saturate: bool) -> Array:
     """The `float64` rule: all of K in float64 BLAS and one cast, so that the last bit depends on the BLAS.
 
     Where every sum of products fits 24 bits, float32 BLAS gives the same bits in a third of the time: sums
@@ -131,19 +132,28 @@ def _whole(left: Prepared, right: Prepared, acc: Array, *, saturate: bool) -> Ar
     result: Array
     if _fits_float32(left, right):
         result = left.narrow.reshape(-1, left.rows).T @ right.narrow.reshape(-1, right.rows)
-        result += acc
+        if acc is not None:
+            result += acc
     else:
-        result = (left.flat.T @ right.flat + acc).astype(np.float32)
+        result = _rounded_once(left, right, acc)
     flat = result.reshape(-1)
     # a sum of squares is the cheapest way to see that all are finite
     if not math.isfinite(np.dot(flat, flat)) and not np.isfinite(result).all():
         if saturate:
-            clamp_to_f32(acc)
-            left, right = left.normalised(), right.normalised()
-            result = (left.flat.T @ right.flat + acc).astype(np.float32)
+            if acc is not None:
+                acc = np.array(acc, np.float32)
+                clamp_to_f32(acc)
+            result = _rounded_once(left.normalised(), right.normalised(), acc)
             clamp_to_f32(result)
         result[np.isnan(result)] = canonical_nan(F32)
     return result
+
+
+def _rounded_once(left: Prepared, right: Prepared, acc: Array | None) -> Array:
+    total = left.flat.T @ right.flat
+    if acc is not None:
+        total += acc
+    return total.astype(np.float32)
 
 
 def _fits_float32(left: Prepared, right: Prepared) -> bool:
