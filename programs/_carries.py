@@ -13,13 +13,11 @@ from npusim import Kernel, Macro, Pipe, Reg, isa
 from npusim.isa.vector.forms import reduce_sum
 from npusim.program.macro import Item
 
+from ._counted import COUNTING, counted
 from ._kept import Body, Kept
 
 CARRY, TOTAL, PART = Reg(0), Reg(1), Reg(2)
 """Registers: the sum before what comes next, the sum of a core's own pieces, and the last value read."""
-
-COUNTING = isa.State(counter_mode=True, mask=0)
-"""State for forms whose mask must be set, whatever it was."""
 
 Steps = Iterator[Item]
 Allocate = Callable[[int, isa.DType], isa.Tile]
@@ -163,7 +161,7 @@ class Pieces:
         """Return what moves a loaded piece to where it is computed and stored."""
         source, sums = self.sources[slot], self.sums[slot]
         return [
-            *isa.contiguous(isa.Copy, count=count, state=COUNTING, dst=sums, src=source),
+            *counted(isa.Copy, count, dst=sums, src=source),
             self._free[slot].set,
             isa.PipeBarrier(on=Pipe.V),
         ]
@@ -208,7 +206,7 @@ class Pieces:
 
     def _add_to_tile(self, slot: int, count: int, last: bool) -> Body:
         sums = self.sums[slot]
-        add = isa.contiguous(isa.Adds, count=count, state=COUNTING, dst=sums, src=sums, scalar=CARRY)
+        add = counted(isa.Adds, count, dst=sums, src=sums, scalar=CARRY)
         body = [*self._copy(slot, count), *add]
         if last:
             body += [self.counted.set, self.counted.wait]
@@ -221,13 +219,13 @@ class Pieces:
         body: list[isa.Instruction] = []
         barrier = isa.PipeBarrier(on=Pipe.V)
         if x is isa.F16:
-            body += isa.contiguous(isa.Cast, count=count, state=COUNTING, dst=sums, src=given)
+            body += counted(isa.Cast, count, dst=sums, src=given)
             body += [self._free[slot].set, barrier]
             body += reduce_sum(self.one, sums, self.work, count=count, state=COUNTING)
             entries = 1
         else:
             halves = sums.as_type(isa.F16)
-            body += isa.contiguous(isa.Cast, count=count, state=COUNTING, dst=halves, src=given)
+            body += counted(isa.Cast, count, dst=halves, src=given)
             body.append(barrier)
             body += isa.contiguous(
                 isa.Cast,

@@ -61,6 +61,10 @@ class Shape:
         """Rows of a chunk that one of the two vector cores of a group works on."""
         return self.chunk // 2
 
+    def rows_from(self, first: int, chunk: Chunk) -> int:
+        """Return how many rows of a chunk, which may be short, the half that starts at row `first` has."""
+        return max(0, min(self.half, chunk.rows - first))
+
     @cached_property
     def sequences(self) -> tuple[tuple[Chunk, ...], ...]:
         """Chunks of every sequence, in order; the last one of each may be short."""
@@ -116,8 +120,10 @@ def lengths_of(name: str, sequences: int, length: int, lengths: str) -> tuple[in
 class Layer:
     """The arrays of a layer in global memory, and how its vector cores spread numbers over tiles.
 
-    Inputs and results have tokens first; sums of gates and beta are kept by head for the later stages.
-    Everything that one core hands to another inside a stage has a place of its own for every cube core.
+    Inputs, results and what stages hand on have tokens first, (tokens, heads, width); sums of gates and beta
+    are kept by head, (heads, tokens). All have the element type of the layer but the gates and their sums,
+    which are float32. Everything that one core hands to another inside a stage has a place of its own for
+    every cube core (`exchange`).
     """
 
     def __init__(
@@ -138,16 +144,22 @@ class Layer:
         self.final = k.output("final", (len(shape.lengths), heads, shape.dk, shape.dv), dtype)
         self.betas = k.workspace("betas", (heads, tokens), dtype)
         self.a = k.workspace("a", (tokens, heads, chunk), dtype)
+        """Rows of A, the strict lower triangle of each chunk."""
         self.t = k.workspace("t", (tokens, heads, chunk), dtype)
+        """Rows of T = (I + A)^-1."""
         self.w = k.workspace("w", (tokens, heads, shape.dk), dtype)
+        """Keys times T, weighted: what the state knows of the values is W S."""
         self.u = k.workspace("u", (tokens, heads, shape.dv), dtype)
+        """Values times T, weighted."""
         self.fresh = k.workspace("fresh", (tokens, heads, shape.dv), dtype)
         """Values less what the state knew of them already."""
         chunks = sum(len(mine) for mine in shape.sequences)
         self.states = k.workspace("states", (chunks, heads, shape.dk, shape.dv), dtype)
         """State that every chunk starts from."""
         self.lower = k.constant("lower", np.tril(np.ones((chunk, chunk), np.float32), -1))
+        """Ones below the diagonal."""
         self.causal = k.constant("causal", np.tril(np.ones((chunk, chunk), np.float32)))
+        """Ones below the diagonal and on it."""
         self._k = k
 
     def exchange(self, name: str, rows: int, columns: int, slots: int = 1) -> isa.Tile:
@@ -155,7 +167,7 @@ class Layer:
         return self._k.workspace(name, (self.cores, slots, rows, columns), self.dtype)
 
     def mine(self, c: Kernel) -> list[Item]:
-        """Return the items of a core: cores take turns."""
+        """Return the items of the cube core that `c` is or belongs to: cores take turns."""
         return list(self.shape.items[c.block :: self.cores])
 
     def at_key(self, array: isa.Tile, item: Item, row: int = 0) -> isa.Tile:

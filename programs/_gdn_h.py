@@ -9,7 +9,7 @@ from npusim import Kernel, Macro, Pipe, isa
 
 from ._gdn import Item, Layer, MixedStage, Steps
 from ._gdn_cube import Products, load_matrix
-from ._gdn_vector import Arrivals, Recipe, Spreader, load_rows, plane
+from ._gdn_vector import Arrivals, Recipe, Spreader, load_numbers, load_rows, plane
 
 STATE, KNOWN, SCALED, UPDATE = 0, 1, 2, 3
 """Cross-core flags: the state is there, W S, K scaled and new values, and what is added to the state."""
@@ -131,13 +131,11 @@ class Recurrence(MixedStage):
 
         def load_keys(item: Item) -> Steps:
             """Load half of the keys of a chunk, and its sums."""
-            rows = item.chunk.rows
-            mine = max(0, min(half, rows - first))
+            mine = shape.rows_from(first, item.chunk)
             source = layer.at_key(layer.k, item, first if mine else 0)
             yield from load_rows(no_keys, keys, source, mine, dk, shape.key_heads * dk)
             if layer.gate:
-                source = layer.by_head(layer.sums, item, 0, rows)
-                yield from load_rows(no_sums, sums, source, 1, rows, rows)
+                yield from load_numbers(no_sums, sums, layer.by_head(layer.sums, item, 0, item.chunk.rows))
             yield keys_loaded.set
 
         for sequence, items in self.work(c):
@@ -145,7 +143,7 @@ class Recurrence(MixedStage):
             yield from load_keys(items[0])
             for turn, item in enumerate(items):
                 rows = item.chunk.rows
-                mine = max(0, min(half, rows - first))
+                mine = shape.rows_from(first, item.chunk)
                 row = first if mine else 0
                 yield isa.copy_out(self.state(item).flat(c.core.number * size, size), narrow_state)
                 yield isa.CrossCoreSetFlag(group=isa.Group.CUBE_VECTOR, on=Pipe.MTE3, id=STATE)

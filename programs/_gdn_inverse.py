@@ -11,7 +11,7 @@ from ._gdn import Layer
 from ._tri import Overflow, identity, places
 from ._tri_chain import FRACTAL
 from ._tri_cube import Setup, chains, merge_blocks, pair, product_blocks
-from .tri_inv_mbh import Kept, choosers, small_blocks
+from .tri_inv_mbh import Tiles, choosers, small_blocks
 
 Method = Literal["mxr", "mbh", "mch"]
 Invert = Callable[[Any, isa.Tile, int, int], None]
@@ -33,7 +33,7 @@ class Inverse:
         constants = [identity(k, "minus", shape.chunk, -1.0, kind)]
         setup: Callable[..., Any] = Setup
         if method == "mbh":
-            setup = Kept
+            setup = Tiles
             constants.append(k.constant("choose", choosers(True, kind), kind))
         invert = {"mxr": _mixed(reuse), "mbh": _doubled, "mch": _product}[method]
         self._stream = chains(k, at, layer.a, layer.t, constants, setup, invert, overflow=overflow)
@@ -58,7 +58,7 @@ def _mixed(reuse: bool) -> Invert:
     return invert
 
 
-def _doubled(s: Kept, y: isa.Tile, number: int, turn: int) -> None:
+def _doubled(s: Tiles, y: isa.Tile, number: int, turn: int) -> None:
     """Record MBH: block recursion from single elements."""
     p, q = pair(turn, 2)
     small_blocks(s, y, p, q)

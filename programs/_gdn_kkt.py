@@ -8,7 +8,7 @@ from npusim import Kernel, Macro, Pipe, isa
 
 from ._gdn import Layer, MixedStage, not_awaited
 from ._gdn_cube import Products, load_matrix
-from ._gdn_vector import Arrivals, Recipe, Spreader, load_rows, plane
+from ._gdn_vector import Arrivals, Recipe, Spreader, load_numbers, plane
 
 READY, TAKEN = 0, 2
 """Cross-core flags of the first of two slots."""
@@ -91,13 +91,12 @@ class KeyProducts(MixedStage):
         yield from loaded.wait()
         yield isa.PipeBarrier(on=Pipe.ALL)
         for turn, item in enumerate(layer.mine(c)):
-            slot, rows_here = turn % 2, item.chunk.rows
-            mine = max(0, min(half, rows_here - first))
+            slot, mine = turn % 2, shape.rows_from(first, item.chunk)
             if layer.gate:
-                source = layer.by_head(layer.sums, item, 0, rows_here)
-                yield from load_rows(no_sums, sums, source, 1, rows_here, rows_here)
-            source = layer.by_head(layer.betas, item, first if mine else 0, 1)
-            yield from load_rows(no_beta, beta, source, min(1, mine), mine, mine)
+                yield from load_numbers(no_sums, sums, layer.by_head(layer.sums, item, 0, item.chunk.rows))
+            yield from load_numbers(
+                no_beta, beta, layer.by_head(layer.betas, item, first if mine else 0, mine)
+            )
             yield isa.CrossCoreWaitFlag(group=isa.Group.CUBE_VECTOR, id=READY + slot)
             yield from loaded.wait()
             yield weigh

@@ -8,7 +8,7 @@ from npusim import Kernel, Macro, Pipe, isa
 
 from ._gdn import Layer, MixedStage
 from ._gdn_cube import Products, load_matrix
-from ._gdn_vector import Arrivals, Recipe, Spreader, load_rows, plane
+from ._gdn_vector import Arrivals, Recipe, Spreader, load_numbers, plane
 
 SCORES, GATED, LOCAL, DONE = 0, 1, 2, 3
 """Cross-core flags: both products of queries, scores with decay, scores times values, and the result."""
@@ -113,11 +113,9 @@ class Output(MixedStage):
         yield from loaded.wait()
         yield isa.PipeBarrier(on=Pipe.ALL)
         for item in layer.mine(c):
-            tokens = item.chunk.rows
-            mine = max(0, min(half, tokens - first))
+            mine = shape.rows_from(first, item.chunk)
             if layer.gate:
-                source = layer.by_head(layer.sums, item, 0, tokens)
-                yield from load_rows(no_sums, sums, source, 1, tokens, tokens)
+                yield from load_numbers(no_sums, sums, layer.by_head(layer.sums, item, 0, item.chunk.rows))
                 yield from loaded.wait()
                 yield decay
             yield isa.CrossCoreWaitFlag(group=isa.Group.CUBE_VECTOR, id=SCORES)

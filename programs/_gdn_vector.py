@@ -9,11 +9,9 @@ from npusim import Kernel, Macro, Pipe, isa
 from npusim.isa.vector.lanes import VectorInstruction
 from npusim.units import BLOCK_BYTES, ceil_div
 
+from ._counted import LANES
 from ._gdn import Across, Down, Steps
 from ._kept import Kept
-
-_LANES = 64
-"""Floats of a repeat."""
 
 
 class Spread(NamedTuple):
@@ -64,7 +62,7 @@ class Recipe:
         self, cls: type[VectorInstruction], rows: int, columns: int, dst: isa.Tile, **sources: Spread
     ) -> None:
         """Run an instruction on float tiles of rows x columns, a repeat for each row of up to 64 columns."""
-        width = min(_LANES, columns)
+        width = min(LANES, columns)
         self._enter(False, (1 << width) - 1)
         pitch = columns * 4 // BLOCK_BYTES
         for first in range(0, columns, width):
@@ -181,7 +179,7 @@ class Spreader:
 
 
 class Arrivals:
-    """A flag of loads into the unified buffer."""
+    """A flag that the vector unit waits for until loads into the unified buffer have arrived."""
 
     def __init__(self, c: Kernel) -> None:
         event = c.flag(Pipe.MTE2, Pipe.V)
@@ -215,3 +213,11 @@ def load_rows(clear: Macro, dst: isa.Tile, src: isa.Operand, rows: int, columns:
             dst_gap=(whole[1] * size - ceil_div(used, BLOCK_BYTES) * BLOCK_BYTES) // BLOCK_BYTES,
             right_pad=-used % BLOCK_BYTES // size,
         )
+
+
+def load_numbers(clear: Macro, dst: isa.Tile, src: isa.Tile) -> Steps:
+    """Load all of `src`, which may be empty, into the first numbers of a row, and zeros behind them.
+
+    `clear` as for `load_rows`.
+    """
+    yield from load_rows(clear, dst, src, min(1, src.size), src.size, src.size)

@@ -8,7 +8,7 @@ from npusim import Kernel, Macro, Pipe, isa
 
 from ._gdn import Layer, MixedStage, Steps
 from ._gdn_cube import Products, load_matrix
-from ._gdn_vector import Arrivals, Recipe, Spreader, load_rows, plane
+from ._gdn_vector import Arrivals, Recipe, Spreader, load_numbers, load_rows, plane
 
 VALUES, KEYS, VALUES_FREE, KEYS_FREE = 0, 1, 2, 3
 """Cross-core flags: factors of values and of keys are there, and may be overwritten."""
@@ -99,17 +99,15 @@ class Weighted(MixedStage):
         items = layer.mine(c)
         for turn, item in enumerate(items):
             rows = item.chunk.rows
-            source = layer.by_head(layer.betas, item, 0, rows)
-            yield from load_rows(no_beta, beta, source, 1, rows, rows)
-            mine = max(0, min(half, rows - first))
+            yield from load_numbers(no_beta, beta, layer.by_head(layer.betas, item, 0, rows))
+            mine = shape.rows_from(first, item.chunk)
             source = layer.at_head(layer.t, item, first if mine else 0)
             yield from load_rows(no_rows, inverse, source, mine, rows, shape.heads * chunk)
             yield from loaded.wait()
             yield for_values
             yield from hand_over(0, VALUES, VALUES_FREE, turn)
             if layer.gate:
-                source = layer.by_head(layer.sums, item, 0, rows)
-                yield from load_rows(no_sums, sums, source, 1, rows, rows)
+                yield from load_numbers(no_sums, sums, layer.by_head(layer.sums, item, 0, rows))
                 yield from loaded.wait()
                 yield for_keys
             yield from hand_over(1, KEYS, KEYS_FREE, turn)

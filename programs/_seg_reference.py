@@ -8,7 +8,7 @@ import numpy as np
 
 from npusim.errors import ConfigError
 
-from ._prefix_sum import UNIT
+from ._prefix_sum import UNIT, saturated
 
 
 def offsets_of(n: int, segments: int) -> Callable[[np.random.Generator], np.ndarray]:
@@ -40,6 +40,17 @@ def segment_sums(x: np.ndarray, offsets: np.ndarray) -> np.ndarray:
     for start, stop in zip(offsets[:-1].tolist(), offsets[1:].tolist(), strict=True):
         np.cumsum(x[start:stop], dtype=sums.dtype, out=sums[start:stop])
     return sums
+
+
+def expected_sums(x: np.ndarray, offsets: np.ndarray, s: int, cores: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return the sums inside segments that the programs make of `x`, and how far they may be off: not at all
+    for integers.
+    """
+    given = saturated(x)
+    sums = segment_sums(given, offsets)
+    if given.dtype.kind in "iu":
+        return sums, np.zeros(sums.size)
+    return sums, segment_bound(given, sums, offsets, s, cores)
 
 
 def last_sums(sums: np.ndarray, offsets: np.ndarray) -> np.ndarray:

@@ -18,6 +18,7 @@ from npusim.errors import ConfigError
 from npusim.units import ceil_div
 
 from ._carries import CARRY, PART, Allocate, Item, Steps, add_to
+from ._counted import LANES
 from ._cube_scan import RowScan
 from ._multi_core import Arena, span
 from ._split import known
@@ -25,8 +26,6 @@ from ._split import known
 RAW, VALUE, END = Reg(3), Reg(4), Reg(5)
 CHUNK = 1024
 """Offsets or sums that a core has in its unified buffer at a time."""
-LANES = 64
-"""Words of a repeat."""
 Prepare = Callable[[Kernel, Allocate, int], Steps]
 
 

@@ -16,6 +16,7 @@ from npusim.program.stream import Unknown
 from npusim.units import align_up
 
 from ._carries import Steps
+from ._counted import BARRIER
 from ._multi_core import Arena
 from ._split import Span
 
@@ -26,7 +27,6 @@ WAYS = 4
 """Queues that MrgSort merges."""
 SORT_REPEATS = 128
 """Repeats of a Sort32; it takes 255, but a whole chunk is a multiple of this."""
-BARRIER = isa.PipeBarrier(on=Pipe.V)
 WORD = {isa.F16: isa.S16, isa.F32: isa.S32}
 
 

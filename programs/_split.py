@@ -18,7 +18,8 @@ from npusim.errors import ConfigError
 from npusim.program.stream import Unknown
 from npusim.units import align_up, ceil_div
 
-from ._carries import COUNTING, PART, Item, Pieces, Steps
+from ._carries import PART, Item, Pieces, Steps
+from ._counted import COUNTING
 from ._cube_scan import RowScan
 from ._kept import Body, Kept
 from ._mcscan import CubeAgain, CubeSide, Method, Scan, VectorSide

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from npusim import Kernel, Pipe, Reg, isa
-from npusim.isa.vector.lanes import VectorInstruction
 
-from ._carries import COUNTING, PART, Item, Steps
+from ._carries import PART, Item, Steps
+from ._counted import BARRIER, counted
 from ._kept import Kept
 from ._split import CoreCounts, CoreSums, Counts, evenly, known
-from .radix_sort import BARRIER, Keys
+from .radix_sort import Keys
 
 LOWEST, HIGHEST = -(1 << 15), (1 << 15) - 1
 """Range of a key."""
@@ -78,17 +78,17 @@ class Pivots(Keys):
     def _larger(self, slot: int, count: int, pivot: int) -> Iterator[isa.Instruction]:
         """Clamp to the pivot and the key above it, of which the first becomes zero and the other one."""
         x, m = self._in[slot], self._work
-        yield from _on(isa.Maxs, count, dst=m, src=x, scalar=pivot)
+        yield from counted(isa.Maxs, count, dst=m, src=x, scalar=pivot)
         yield self._free[slot].set
         yield BARRIER
-        yield from _on(isa.Mins, count, dst=m, src=m, scalar=pivot + 1)
+        yield from counted(isa.Mins, count, dst=m, src=m, scalar=pivot + 1)
         for term in (-pivot - 1, 1):  # in two steps, since the lowest pivot has no negative
             yield BARRIER
-            yield from _on(isa.Adds, count, dst=m, src=m, scalar=term)
+            yield from counted(isa.Adds, count, dst=m, src=m, scalar=term)
         yield BARRIER
-        yield from _on(isa.Cast, count, dst=self._half, src=m)
+        yield from counted(isa.Cast, count, dst=self._half, src=m)
         yield BARRIER
-        yield from _on(isa.Cast, count, dst=self._out[slot].as_type(isa.S8), src=self._half)
+        yield from counted(isa.Cast, count, dst=self._out[slot].as_type(isa.S8), src=self._half)
 
 
 class Extremes:
@@ -112,7 +112,7 @@ class Extremes:
         counts, tiles = self._counts, list(zip((isa.Min, isa.Max), self._found, strict=True))
         yield isa.SetMaskCount()
         for (_, tile), start in zip(tiles, (HIGHEST, LOWEST), strict=True):
-            yield from _on(isa.Duplicate, tile.size, dst=tile, scalar=start)
+            yield from counted(isa.Duplicate, tile.size, dst=tile, scalar=start)
         yield BARRIER
         for event in self._free:
             yield event.set
@@ -124,7 +124,7 @@ class Extremes:
             yield self._loaded[slot].set
             yield self._loaded[slot].wait
             for cls, tile in tiles:
-                yield from _on(cls, count, dst=tile, src0=tile, src1=part)
+                yield from counted(cls, count, dst=tile, src0=tile, src1=part)
             yield self._free[slot].set
             yield BARRIER
         for event in self._free:
@@ -132,7 +132,7 @@ class Extremes:
         half = counts.counts.piece // 2
         while half >= _LANES:
             for cls, tile in tiles:
-                yield from _on(cls, half, dst=tile, src0=tile, src1=tile.flat(half, half))
+                yield from counted(cls, half, dst=tile, src0=tile, src1=tile.flat(half, half))
             yield BARRIER
             half //= 2
         yield self._folded.set
@@ -187,8 +187,3 @@ class Mover:
             yield from self._queue.deque()
             yield isa.copy_out(target.flat(start, tile.size), tile)
             yield from self._queue.free()
-
-
-def _on(cls: type[VectorInstruction], count: int, **operands: Any) -> list[isa.Instruction]:
-    """Return a vector instruction on so many elements, with its mask; the core is in counter mode."""
-    return isa.contiguous(cls, count=count, state=COUNTING, **operands)

@@ -1,6 +1,4 @@
-"""What the sampling programs share: programs as stages of another, thresholds without rounding, and the exact
-reference of a sample.
-"""
+"""What the sampling programs share: thresholds without rounding, and the exact reference of a sample."""
 
 from __future__ import annotations
 
@@ -11,10 +9,8 @@ from typing import Annotated, Any, NamedTuple
 import numpy as np
 from pydantic import Field
 
-from npusim import Builder, Reg, isa
+from npusim import Reg, isa
 from npusim.errors import ConfigError
-from npusim.program.core import StreamFunction
-from npusim.program.program import Reference
 
 from ._prefix_sum import UNIT
 
@@ -26,43 +22,6 @@ CHOSEN, WHOLE = Reg(8), Reg(9)
 """Registers: the threshold of a sample, and the sum it is a share of."""
 _HIGH, _LOW, _NEAR, _LOST, _TERM = (Reg(i) for i in range(10, 15))
 _HALF_BITS = 12
-
-
-class Stage(Builder):
-    """A program as one launch of another: its arrays are tiles of the other one, by name, and its workspaces
-    carry the name of the stage. Its reference is kept for that of the whole.
-    """
-
-    def __init__(self, k: Builder, name: str, **arrays: isa.Tile) -> None:
-        self.chip, self.program = k.chip, k.program
-        self._k, self._name, self._arrays = k, name, arrays
-        self.expected: Reference = lambda _: {}
-        """The reference of the stage."""
-
-    def input(self, name: str, *_: object, **__: object) -> isa.Tile:
-        """Return the tile that stands for an input."""
-        return self._arrays[name]
-
-    def output(self, name: str, *_: object, **__: object) -> isa.Tile:
-        """Return the tile that stands for an output."""
-        return self._arrays[name]
-
-    def constant(self, name: str, value: np.ndarray, dtype: isa.DType | str | None = None) -> isa.Tile:
-        """Declare a constant under the name of the stage."""
-        return self._k.constant(f"{self._name}_{name}", value, dtype)
-
-    def workspace(self, name: str, shape: tuple[int, ...], dtype: isa.DType | str) -> isa.Tile:
-        """Declare scratch memory under the name of the stage."""
-        return self._k.workspace(f"{self._name}_{name}", shape, dtype)
-
-    def launch(self, name: str, *, blocks: int = 1, **streams: StreamFunction | None) -> None:
-        """Start the streams under the name of the stage."""
-        self._k.launch(self._name, blocks=blocks, **streams)  # type: ignore[arg-type]
-
-    def reference(self, function: Reference) -> Reference:
-        """Keep the reference."""
-        self.expected = function
-        return function
 
 
 # ---- thresholds --------------------------------------------------------------------------------------------

@@ -12,17 +12,17 @@ import numpy as np
 from npusim import Builder, Expected, Kernel, Pipe, Reg, isa
 from npusim.errors import ConfigError
 from npusim.isa.vector.forms import reduce_sum
-from npusim.isa.vector.lanes import VectorInstruction
 from npusim.units import align_up, ceil_div
 
-from ._carries import COUNTING, PART, TOTAL, Item, Steps, add_to
+from ._carries import PART, TOTAL, Item, Steps, add_to
+from ._counted import BARRIER, COUNTING, LANES, counted
+from ._inner import InnerBuilder
 from ._multi_core import span
 from ._prefix_sum import UNIT
 from ._split import Span, known
 from ._topp import (
     CHOSEN,
     WHOLE,
-    Stage,
     check_weights,
     exactly,
     expected_place,
@@ -35,9 +35,6 @@ from ._topp import (
 
 PIECE = 4096
 """Most elements of a piece: two buffers for each array then fit into the unified buffer."""
-LANES = 64
-"""Floats of a repeat."""
-BARRIER = isa.PipeBarrier(on=Pipe.V)
 
 
 def probabilities(n: int, dtype: str) -> Any:
@@ -82,8 +79,8 @@ class Cut:
         """Fill the buffers, since comparisons read whole repeats, and give them free."""
         yield isa.SetMaskCount()
         for tile in (*self._given, *self._sums, self._work):
-            yield from _on(isa.Duplicate, self._size, dst=tile, scalar=0)
-        yield from _on(isa.Duplicate, self._size, dst=self._ones, scalar=1)
+            yield from counted(isa.Duplicate, self._size, dst=tile, scalar=0)
+        yield from counted(isa.Duplicate, self._size, dst=self._ones, scalar=1)
         yield isa.PipeBarrier(on=Pipe.ALL)
         for event in (*self._free, *self._stored):
             yield event.set
@@ -102,9 +99,9 @@ class Cut:
             slot, count = i % 2, stop - start
             given, sums, out, work = self._values[slot], self._sums[slot], self._out[slot], self._work
             yield from self._load(slot, start, count, (given, v), (sums, c))
-            yield from _on(isa.Cast if given.dtype is isa.F16 else isa.Copy, count, dst=out, src=given)
+            yield from counted(isa.Cast if given.dtype is isa.F16 else isa.Copy, count, dst=out, src=given)
             yield BARRIER
-            yield from _on(isa.Sub, count, dst=work, src0=sums, src1=out)
+            yield from counted(isa.Sub, count, dst=work, src0=sums, src1=out)
             yield self._free[slot].set
             yield BARRIER
             yield from self._compare(work, p, count)
@@ -117,13 +114,13 @@ class Cut:
 
     def renormalise(self, c: isa.Tile, probs: isa.Tile, spans: list[Span]) -> Steps:
         """Divide by `TOTAL`, and count the prefix sums that are not above `CHOSEN`."""
-        yield from _on(isa.Duplicate, self._size, dst=self._divisor, scalar=TOTAL)
+        yield from counted(isa.Duplicate, self._size, dst=self._divisor, scalar=TOTAL)
         yield from self._clear()
         for i, (start, stop) in enumerate(spans):
             slot, count = i % 2, stop - start
             given, sums, out = self._given[slot], self._sums[slot], self._out[slot]
             yield from self._load(slot, start, count, (given, probs), (sums, c))
-            yield from _on(isa.Div, count, dst=out, src0=given, src1=self._divisor)
+            yield from counted(isa.Div, count, dst=out, src0=given, src1=self._divisor)
             yield from self._compare(sums, CHOSEN, count)
             yield self._free[slot].set
             yield from self._choose(self._work, self._ones, count)
@@ -159,7 +156,7 @@ class Cut:
 
     def _clear(self) -> Steps:
         for tile in (self._sum, self._count, self._one):
-            yield from _on(isa.Duplicate, 8, dst=tile, scalar=0)
+            yield from counted(isa.Duplicate, 8, dst=tile, scalar=0)
         yield BARRIER
 
     def _load(self, slot: int, start: int, count: int, *arrays: tuple[isa.Tile, isa.Tile]) -> Steps:
@@ -178,20 +175,20 @@ class Cut:
     def _choose(self, dst: isa.Tile, src: isa.Tile, count: int) -> Steps:
         """Keep elements whose bit is one, with zeros for the others."""
         scalar = isa.SelectMode.TENSOR_SCALAR
-        yield from _on(isa.Select, count, dst=dst, src0=src, bits=self._bits, scalar=0, mode=scalar)
+        yield from counted(isa.Select, count, dst=dst, src0=src, bits=self._bits, scalar=0, mode=scalar)
 
     def _add_up(self, tile: isa.Tile, count: int, *, to_count: bool) -> Steps:
         """Add the sum of a tile to the core's own sum, or to its count."""
         yield from reduce_sum(self._one, tile, self._tree, count=count, state=COUNTING)
         yield BARRIER
         if not to_count:
-            yield from _on(isa.Add, 1, dst=self._sum, src0=self._sum, src1=self._one)
+            yield from counted(isa.Add, 1, dst=self._sum, src0=self._sum, src1=self._one)
             yield BARRIER
             return
         whole = self._one.as_type(isa.S32)
-        yield from _on(isa.Cast, 1, dst=whole, src=self._one, mode=isa.RoundMode.RINT)
+        yield from counted(isa.Cast, 1, dst=whole, src=self._one, mode=isa.RoundMode.RINT)
         yield BARRIER
-        yield from _on(isa.Add, 1, dst=self._count, src0=self._count, src1=whole)
+        yield from counted(isa.Add, 1, dst=self._count, src0=self._count, src1=whole)
         yield BARRIER
 
     def _store(self, slot: int, probs: isa.Tile, start: int, count: int) -> Steps:
@@ -199,11 +196,6 @@ class Cut:
         yield self._done[slot].wait
         yield isa.copy_out(probs.flat(start, count), self._out[slot].flat(0, count))
         yield self._stored[slot].set
-
-
-def _on(cls: type[VectorInstruction], count: int, **operands: Any) -> list[isa.Instruction]:
-    """Return a vector instruction on so many elements, with its mask; the core is in counter mode."""
-    return isa.contiguous(cls, count=count, state=COUNTING, **operands)
 
 
 def sample_sorted(
@@ -255,7 +247,9 @@ def sample_sorted(
     k.launch("sample", vector=stream, blocks=blocks)
 
 
-def expected_sample(name: str, x: np.ndarray, scan: Stage, p: float, theta: float) -> dict[str, Expected]:
+def expected_sample(
+    name: str, x: np.ndarray, scan: InnerBuilder, p: float, theta: float
+) -> dict[str, Expected]:
     """Return the outputs of top-p, in float64; the reference of `scan` has the error of the prefix sums.
 
     Where the error leaves the cut open, nothing is compared; where it leaves the sample open, neither is the

@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import numpy as np
 from pydantic import Field, PositiveInt
 
 from npusim import Builder, Expected, Kernel, Pipe, isa, program
-from npusim.isa.vector.lanes import VectorInstruction
 from npusim.units import ceil_div
 
-from ._carries import COUNTING, Item, Steps
+from ._carries import Item, Steps
+from ._counted import BARRIER, counted
 from ._mcscan import CubeSide
 from ._split import CoreCounts, Counts, Generation, Side, Splitter, evenly
 
 Word = Literal["float16", "int16", "uint16"]
 SIGN = 15
-BARRIER = isa.PipeBarrier(on=Pipe.V)
 Ops = Iterator[isa.Instruction]
 Made = Callable[..., Ops]
 
@@ -204,7 +203,7 @@ class Keys:
         """Fill the constant operand of And, which has no form with a value."""
         yield BARRIER
         yield isa.SetMaskCount()
-        yield from _on(isa.Duplicate, self._size, dst=self._constant, scalar=word)
+        yield from counted(isa.Duplicate, self._size, dst=self._constant, scalar=word)
         yield BARRIER
 
     def _loaded_body(self, make: Made, slot: int, count: int, *which: object) -> Ops:
@@ -215,43 +214,38 @@ class Keys:
         yield self._done[slot].set
 
     def _zeros(self, slot: int) -> Ops:
-        yield from _on(isa.Duplicate, 2 * self._size, dst=self._out[slot], scalar=0)
+        yield from counted(isa.Duplicate, 2 * self._size, dst=self._out[slot], scalar=0)
 
     def _numbers(self, slot: int, start: int, count: int) -> Ops:
-        yield from _on(isa.CreateVecIndex, count, dst=self._out[slot].as_type(isa.S32), scalar=start)
+        yield from counted(isa.CreateVecIndex, count, dst=self._out[slot].as_type(isa.S32), scalar=start)
 
     def _coded(self, slot: int, count: int) -> Ops:
         x, out, m = self._in[slot], self._out[slot], self._work
-        yield from _on(isa.ShiftRight, count, dst=m, src=x, scalar=SIGN)
+        yield from counted(isa.ShiftRight, count, dst=m, src=x, scalar=SIGN)
         yield BARRIER
-        yield from _on(isa.And, count, dst=m, src0=m, src1=self._constant)
+        yield from counted(isa.And, count, dst=m, src0=m, src1=self._constant)
         yield BARRIER
-        yield from _on(isa.Or, count, dst=out, src0=x, src1=m)
-        yield from _on(isa.And, count, dst=m, src0=x, src1=m)
+        yield from counted(isa.Or, count, dst=out, src0=x, src1=m)
+        yield from counted(isa.And, count, dst=m, src0=x, src1=m)
         yield self._free[slot].set
         yield BARRIER
-        yield from _on(isa.Not, count, dst=m, src=m)
+        yield from counted(isa.Not, count, dst=m, src=m)
         yield BARRIER
-        yield from _on(isa.And, count, dst=out, src0=out, src1=m)
+        yield from counted(isa.And, count, dst=out, src0=out, src1=m)
 
     def _bit(self, slot: int, count: int, bit: int, inverted: bool) -> Ops:
         x, m, words = self._in[slot], self._work, self._work.as_type(isa.U16)
         if inverted:
-            yield from _on(isa.Not, count, dst=m, src=x)
+            yield from counted(isa.Not, count, dst=m, src=x)
             yield BARRIER
-        yield from _on(isa.And, count, dst=m, src0=m if inverted else x, src1=self._constant)
+        yield from counted(isa.And, count, dst=m, src0=m if inverted else x, src1=self._constant)
         yield self._free[slot].set
         yield BARRIER
-        yield from _on(isa.ShiftRight, count, dst=words, src=words, scalar=bit)
+        yield from counted(isa.ShiftRight, count, dst=words, src=words, scalar=bit)
         yield BARRIER
-        yield from _on(isa.Cast, count, dst=self._half, src=m)
+        yield from counted(isa.Cast, count, dst=self._half, src=m)
         yield BARRIER
-        yield from _on(isa.Cast, count, dst=self._out[slot].as_type(isa.S8), src=self._half)
-
-
-def _on(cls: type[VectorInstruction], count: int, **operands: Any) -> list[isa.Instruction]:
-    """Return a vector instruction on so many elements, with its mask; the core is in counter mode."""
-    return isa.contiguous(cls, count=count, state=COUNTING, **operands)
+        yield from counted(isa.Cast, count, dst=self._out[slot].as_type(isa.S8), src=self._half)
 
 
 @radix_sort.from_inputs

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Any, Literal
+from collections.abc import Mapping
+from typing import Literal
 
 import numpy as np
 from pydantic import PositiveInt
 
 from npusim import Builder, Expected, Kernel, Pipe, isa, program
 from npusim.errors import ConfigError
-from npusim.isa.vector.lanes import VectorInstruction
 
-from ._carries import COUNTING, Allocate, Steps
+from ._carries import Allocate, Steps
+from ._counted import BARRIER, counted
 from ._prefix_sum import UNIT, saturated
 from ._seg_reference import check_offsets, last_sums, offsets_of, segment_bound, segment_sums
 from ._segments import CoreSums, Segments
@@ -22,7 +22,6 @@ BATCH = 4096
 """Nonzeros that a vector core multiplies at a time."""
 GUARD = 8
 """Zeros before and behind a window of the vector: what lies outside is read there."""
-BARRIER = isa.PipeBarrier(on=Pipe.V)
 
 
 @program
@@ -98,7 +97,7 @@ class Products:
         """Multiply the nonzeros from `start` up to `stop`."""
         windows = range(0, v.size, self._window)
         yield isa.SetMaskCount()
-        yield from self._on(isa.Duplicate, self._v.size, dst=self._v, scalar=0)
+        yield from counted(isa.Duplicate, self._v.size, dst=self._v, scalar=0)
         yield self._free.set
         yield self._stored.set
         for at in range(start, stop, self._size):
@@ -109,14 +108,14 @@ class Products:
             yield self._loaded.set
             yield self._loaded.wait
             if self._given is not self._factor:
-                yield from self._on(isa.Cast, count, dst=self._factor, src=self._given)
+                yield from counted(isa.Cast, count, dst=self._factor, src=self._given)
             yield self._stored.wait
             for first in windows:
                 if at == start or len(windows) > 1:  # a single window stays
                     yield from self._load(v.flat(first, min(self._window, v.size - first)))
                 yield from self._gather(first, count, again=first > 0)
             yield BARRIER
-            yield from self._on(isa.Mul, count, dst=self._sum, src0=self._sum, src1=self._factor)
+            yield from counted(isa.Mul, count, dst=self._sum, src0=self._sum, src1=self._factor)
             yield self._free.set
             yield self._done.set
             yield self._done.wait
@@ -133,31 +132,27 @@ class Products:
         yield self._loaded.set
         yield self._loaded.wait
         if self._given is not self._factor:
-            yield from self._on(isa.Cast, part.size, dst=self._v.flat(GUARD, part.size), src=self._short)
+            yield from counted(isa.Cast, part.size, dst=self._v.flat(GUARD, part.size), src=self._short)
 
     def _gather(self, first: int, count: int, *, again: bool) -> Steps:
         """Add what a window has of the elements that are asked for: the others come from the zeros."""
         place, found = self._place, self._found if again else self._sum
         low, high = GUARD - 1, GUARD + self._window
-        yield from self._on(isa.Adds, count, dst=place, src=self._column, scalar=GUARD - first)
+        yield from counted(isa.Adds, count, dst=place, src=self._column, scalar=GUARD - first)
         yield BARRIER
-        yield from self._on(isa.Maxs, count, dst=place, src=place, scalar=low)
+        yield from counted(isa.Maxs, count, dst=place, src=place, scalar=low)
         yield BARRIER
-        yield from self._on(isa.Mins, count, dst=place, src=place, scalar=high)
+        yield from counted(isa.Mins, count, dst=place, src=place, scalar=high)
         yield BARRIER
-        yield from self._on(isa.Muls, count, dst=place, src=place, scalar=4)
+        yield from counted(isa.Muls, count, dst=place, src=place, scalar=4)
         yield BARRIER
         offsets = place.as_type(isa.U32)
         reach = self._v.nbytes
-        yield from self._on(isa.Gather, count, dst=found, src=self._v, offsets=offsets, src_bytes=reach)
+        yield from counted(isa.Gather, count, dst=found, src=self._v, offsets=offsets, src_bytes=reach)
         yield BARRIER
         if again:
-            yield from self._on(isa.Add, count, dst=self._sum, src0=self._sum, src1=found)
+            yield from counted(isa.Add, count, dst=self._sum, src0=self._sum, src1=found)
             yield BARRIER
-
-    @staticmethod
-    def _on(cls: type[VectorInstruction], count: int, **operands: Any) -> Iterator[isa.Instruction]:
-        yield from isa.contiguous(cls, count=count, state=COUNTING, **operands)
 
 
 @spmv.from_inputs

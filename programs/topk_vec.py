@@ -13,10 +13,10 @@ from npusim.errors import ConfigError
 from npusim.units import align_up, ceil_div
 
 from ._carries import Steps
+from ._counted import BARRIER
 from ._multi_core import Arena
 from ._share import vector_cores
 from ._sort_vec import (
-    BARRIER,
     WAYS,
     Chunk,
     ChunkSort,

@@ -10,8 +10,9 @@ from pydantic import Field, PositiveInt
 
 from npusim import Builder, Expected, program
 
+from ._inner import InnerBuilder
 from ._split import Generation, Side
-from ._topp import Stage, Theta, sizes
+from ._topp import Theta, sizes
 from ._topp_cut import expected_sample, probabilities, sample_sorted
 from .mcscan import mcscan
 from .radix_sort import radix_sort
@@ -47,7 +48,7 @@ def topp(
     probs = k.output("probs", (n,), "float32")
     values, sums = k.workspace("values", (n,), dtype), k.workspace("sums", (n,), "float32")
     radix_sort.function(
-        Stage(k, "radix_sort", x=x, y=values, y_index=index),
+        InnerBuilder(k, "radix_sort", x=x, y=values, y_index=index),
         n=n,
         s=s,
         dtype=dtype,
@@ -56,7 +57,7 @@ def topp(
         generation=generation,
         cores=cores,
     )
-    scan = Stage(k, "mcscan", x=values, y=sums)
+    scan = InnerBuilder(k, "mcscan", x=values, y=sums)
     mcscan.function(scan, n=n, s=s, dtype=dtype, exclusive=False, l2_split=True, cores=cores)
     sample_sorted(
         k,

@@ -10,9 +10,10 @@ from pydantic import Field, PositiveInt
 
 from npusim import Builder, Expected, program
 
+from ._inner import InnerBuilder
 from ._share import vector_cores
 from ._sort_vec import Chunk
-from ._topp import Stage, Theta, sizes
+from ._topp import Theta, sizes
 from ._topp_cut import expected_sample, probabilities, sample_sorted
 from .cumsum_vec import cumsum_vec
 from .sort_vec import sort_vec
@@ -41,9 +42,9 @@ def topp_vec(
     token, index = k.output("token", (1,), "int32"), k.output("index", (n,), "int32")
     probs = k.output("probs", (n,), "float32")
     values, sums = k.workspace("values", (n,), dtype), k.workspace("sums", (n,), "float32")
-    sort = Stage(k, "sort_vec", x=x, y=values, y_index=index)
+    sort = InnerBuilder(k, "sort_vec", x=x, y=values, y_index=index)
     sort_vec.function(sort, n=n, dtype=dtype, order="descending", chunk=chunk, cores=cores)
-    scan = Stage(k, "cumsum_vec", x=values, y=sums)
+    scan = InnerBuilder(k, "cumsum_vec", x=values, y=sums)
     cumsum_vec.function(scan, n=n, s=s, dtype=dtype)
     sample_sorted(k, values, sums, index, probs, token, p=p, theta=theta, piece=chunk // 2, blocks=blocks)
 

@@ -15,7 +15,7 @@ from ._tri_chain import FRACTAL, Chain
 from ._tri_cube import Setup, launch_chains, pair, product_blocks
 
 
-class Kept(Setup):
+class Tiles(Setup):
     """The tiles of `Setup`, one for the matrix itself, and one for the inverted blocks."""
 
     def __init__(self, chain: Chain) -> None:
@@ -47,7 +47,7 @@ def tri_inv_dn(
     minus = identity(k, "minus", n, -1.0, kind)
     levels = max(0, (n // FRACTAL - 1).bit_length() - 1)
 
-    def invert(s: Kept, y: isa.Tile, number: int, turn: int) -> None:
+    def invert(s: Tiles, y: isa.Tile, number: int, turn: int) -> None:
         chain, (p, q) = s.chain, pair(turn, 2)
         product_blocks(s, y, p, q)  # B is in s.x, -A in s.negative
         if n == FRACTAL:
@@ -82,7 +82,7 @@ def tri_inv_dn(
         chain.product(q, p, p)
         chain.store(number, q)
 
-    launch_chains(k, both, [minus], Kept, invert, overflow=overflow)
+    launch_chains(k, both, [minus], Tiles, invert, overflow=overflow)
 
     def bound(lower: np.ndarray) -> np.ndarray:
         diagonal = blocks_of(lower, FRACTAL)

@@ -16,7 +16,7 @@ _SIZES = (8, 4, 2)
 """Blocks smaller than a fractal that are cut out of sixteen-blocks."""
 
 
-class Kept(Setup):
+class Tiles(Setup):
     """The tiles of `Setup`, one for what is on its way, one for each size of blocks below a fractal, and the
     fractals that choose blocks: the first of each pair, the second, and the negative of that.
     """
@@ -55,7 +55,7 @@ def tri_inv_mbh(
     lower = triangle == "lower"
     constants = [identity(k, "minus", n, -1.0, kind), k.constant("choose", choosers(lower, kind), kind)]
 
-    def invert(s: Kept, y: isa.Tile, number: int, turn: int) -> None:
+    def invert(s: Tiles, y: isa.Tile, number: int, turn: int) -> None:
         p, q = pair(turn, 2)
         small_blocks(s, y, p, q)
         if n == FRACTAL:
@@ -63,7 +63,7 @@ def tri_inv_mbh(
         else:
             merge_blocks(s, y, p, q, number, FRACTAL, lower=lower)
 
-    launch_chains(k, both, constants, Kept, invert, overflow=overflow)
+    launch_chains(k, both, constants, Tiles, invert, overflow=overflow)
 
     def bound(strict: np.ndarray) -> np.ndarray:
         return settled(merged(strict, identity_like(strict), 1, kind.np).error)
@@ -84,7 +84,7 @@ def choosers(lower: bool, kind: isa.DType) -> np.ndarray:
     return np.concatenate(found).astype(np.float32).astype(kind.np)
 
 
-def small_blocks(s: Kept, y: isa.Tile, p: int, q: int) -> None:
+def small_blocks(s: Tiles, y: isa.Tile, p: int, q: int) -> None:
     """Put inverted sixteen-blocks into `s.x` and -A into `s.negative`; blocks double from 1 to 16.
 
     What is left of -A in the diagonal blocks of a size has one part that joins pairs of half the size; so

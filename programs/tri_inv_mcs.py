@@ -14,7 +14,7 @@ from ._tri_chain import FRACTAL, Chain
 from ._tri_cube import Setup, launch_chains, pair
 
 
-class Kept(Setup):
+class Tiles(Setup):
     """The tiles of `Setup`, one for the elementary matrix, and sixteen fractals with a single one."""
 
     def __init__(self, chain: Chain) -> None:
@@ -52,7 +52,7 @@ def tri_inv_mcs(
     ]
     columns = range(n - 1) if triangle == "lower" else range(n - 1, 0, -1)
 
-    def invert(s: Kept, y: isa.Tile, number: int, turn: int) -> None:
+    def invert(s: Tiles, y: isa.Tile, number: int, turn: int) -> None:
         chain, (p, q) = s.chain, pair(turn, 2)
         chain.left(q, s.minus)
         chain.right(q, y)
@@ -78,7 +78,7 @@ def tri_inv_mcs(
                 chain.keep(s.x, p)
         chain.store(number, p)
 
-    launch_chains(k, both, constants, Kept, invert, at_once=1, overflow=overflow)
+    launch_chains(k, both, constants, Tiles, invert, at_once=1, overflow=overflow)
 
     def bound(lower: np.ndarray) -> np.ndarray:
         return settled(sweep_error(lower, kind.np))

@@ -25,7 +25,7 @@ from ._tri_chain import Chain
 from ._tri_cube import launch_chains, pair
 
 
-class Kept:
+class Tiles:
     """Tiles of L1 that stay: X, Y, -I, I, 2I and the multiple of the identity that X starts from."""
 
     def __init__(self, chain: Chain) -> None:
@@ -72,7 +72,7 @@ def tri_inv_newton(
     ]
     count = iterations or max(12, 2 * (n - 1).bit_length())
 
-    def invert(s: Kept, m: isa.Tile, number: int, turn: int) -> None:
+    def invert(s: Tiles, m: isa.Tile, number: int, turn: int) -> None:
         chain, (p, q) = s.chain, pair(turn, 2)
         chain.left(p, s.minus)
         chain.right(p, m)
@@ -95,7 +95,7 @@ def tri_inv_newton(
                 chain.keep(s.x, q)
         chain.store(number, q)
 
-    launch_chains(k, both, constants, Kept, invert, overflow=overflow)
+    launch_chains(k, both, constants, Tiles, invert, overflow=overflow)
 
     def bound(lower: np.ndarray) -> np.ndarray:
         return newton_error(lower, count, start or 0.5 / n, kind.np)

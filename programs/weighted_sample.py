@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 from pydantic import PositiveInt
 
 from npusim import Builder, Expected, Kernel, Pipe, isa, program
-from npusim.isa.vector.lanes import VectorInstruction
 from npusim.units import align_up
 
-from ._carries import COUNTING, PART, Steps
+from ._carries import PART, Steps
+from ._counted import BARRIER, LANES, counted
+from ._inner import InnerBuilder
 from ._mcscan import CubeSide
 from ._split import CoreCounts, Counts, Generation, Side, Splitter
 from ._topp import (
     CHOSEN,
     WHOLE,
-    Stage,
     Theta,
     check_weights,
     exactly,
@@ -30,10 +30,6 @@ from ._topp import (
     whole_threshold,
 )
 from .mcscan import mcscan
-
-BARRIER = isa.PipeBarrier(on=Pipe.V)
-LANES = 64
-"""Floats of a repeat."""
 
 
 @program
@@ -64,7 +60,7 @@ def weighted_sample(
     numbers = k.constant("numbers", np.arange(n, dtype=np.int32))
     order = k.workspace("order", (n,), "int32")
     mask = k.workspace("mask", (align_up(n, s * s),), "int8")
-    scan = Stage(k, "mcscan", x=x, y=sums)
+    scan = InnerBuilder(k, "mcscan", x=x, y=sums)
     mcscan.function(scan, n=n, s=s, dtype=dtype, exclusive=False, l2_split=True, cores=cores)
     place = int(theta * n)
     counts = Counts(k, mask, n, s, generation, cores, lambda i: max(0, i - place))
@@ -131,8 +127,8 @@ class Predicate:
         """Make the mask of the core's pieces; the last core also writes the zeros behind all."""
         yield isa.SetMaskCount()
         for tile in self._sums:
-            yield from _on(isa.Duplicate, self._size, dst=tile, scalar=0)
-        yield from _on(isa.Duplicate, self._size, dst=self._ones, scalar=1)
+            yield from counted(isa.Duplicate, self._size, dst=tile, scalar=0)
+        yield from counted(isa.Duplicate, self._size, dst=self._ones, scalar=1)
         yield isa.PipeBarrier(on=Pipe.ALL)
         for event in (*self._free, *self._stored):
             yield event.set
@@ -154,7 +150,7 @@ class Predicate:
         for start in range(n, mask.size, self._size):
             slot, count = turn % 2, min(self._size, mask.size - start)
             turn += 1
-            yield from _on(isa.Duplicate, count, dst=self._half, scalar=0)
+            yield from counted(isa.Duplicate, count, dst=self._half, scalar=0)
             yield from self._store(slot, mask.flat(start, count))
 
     def _of_floats(self, slot: int, count: int) -> Steps:
@@ -163,7 +159,7 @@ class Predicate:
         yield self._free[slot].set
         yield BARRIER
         scalar = isa.SelectMode.TENSOR_SCALAR
-        yield from _on(
+        yield from counted(
             isa.Select, count, dst=self._half, src0=self._ones, bits=self._bits, scalar=0, mode=scalar
         )
 
@@ -175,30 +171,25 @@ class Predicate:
         words = self._half.as_type(isa.S16)
         alu = isa.ScalarAlu
         yield alu(op=isa.ScalarOp.ADD, reg=PART.index, a=CHOSEN, b=1)
-        yield from _on(isa.Maxs, count, dst=x, src=x, scalar=CHOSEN)
+        yield from counted(isa.Maxs, count, dst=x, src=x, scalar=CHOSEN)
         yield BARRIER
-        yield from _on(isa.Mins, count, dst=x, src=x, scalar=PART)
+        yield from counted(isa.Mins, count, dst=x, src=x, scalar=PART)
         yield BARRIER
         yield alu(op=isa.ScalarOp.SUB, reg=PART.index, a=0, b=CHOSEN)
-        yield from _on(isa.Adds, count, dst=x, src=x, scalar=PART)
+        yield from counted(isa.Adds, count, dst=x, src=x, scalar=PART)
         yield BARRIER
-        yield from _on(isa.Cast, count, dst=words, src=x)
+        yield from counted(isa.Cast, count, dst=words, src=x)
         yield self._free[slot].set
         yield BARRIER
-        yield from _on(isa.Cast, count, dst=self._half, src=words)
+        yield from counted(isa.Cast, count, dst=self._half, src=words)
 
     def _store(self, slot: int, mask: isa.Tile) -> Steps:
         """Store the halves as bytes."""
         yield self._stored[slot].wait
         yield BARRIER
-        yield from _on(isa.Cast, mask.size, dst=self._out[slot], src=self._half)
+        yield from counted(isa.Cast, mask.size, dst=self._out[slot], src=self._half)
         yield BARRIER
         yield self._done[slot].set
         yield self._done[slot].wait
         yield isa.copy_out(mask, self._out[slot].flat(0, mask.size))
         yield self._stored[slot].set
-
-
-def _on(cls: type[VectorInstruction], count: int, **operands: Any) -> list[isa.Instruction]:
-    """Return a vector instruction on so many elements, with its mask; the core is in counter mode."""
-    return isa.contiguous(cls, count=count, state=COUNTING, **operands)
