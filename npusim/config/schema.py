@@ -79,6 +79,31 @@ def _removable(field: dict[str, Any]) -> dict[str, Any]:
     return field
 
 
+def plain_schema(node: Any) -> Any:
+    """Return a schema without the titles, which only repeat the names of fields, and with each description
+    in one line.
+    """
+    if isinstance(node, list):
+        return [plain_schema(item) for item in node]
+    if not isinstance(node, dict):
+        return node
+    plain = {}
+    for key, value in node.items():
+        if isinstance(value, str) and key == "description":
+            plain[key] = " ".join(value.split())
+        elif not (isinstance(value, str) and key == "title"):
+            plain[key] = plain_schema(value)
+    return plain
+
+
+def write_page(file: Path, text: str) -> int:
+    """Write a generated file of a checkout, print its path, and return 0, the exit code."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(text, encoding="utf-8")
+    print(file)
+    return 0
+
+
 def schema_text() -> str:
     """Return the schema as the text of its file."""
     return json.dumps(chip_schema(), indent=2, ensure_ascii=False) + "\n"
@@ -86,10 +111,7 @@ def schema_text() -> str:
 
 def main() -> int:
     """Write the schema file of a checkout."""
-    FILE.parent.mkdir(parents=True, exist_ok=True)
-    FILE.write_text(schema_text(), encoding="utf-8")
-    print(FILE)
-    return 0
+    return write_page(FILE, schema_text())
 
 
 if __name__ == "__main__":

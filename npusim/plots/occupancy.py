@@ -37,7 +37,7 @@ def _strips(found: Occupancy, rows: dict[str, Array], ax: Axes, unit: str, most:
             us, np.arange(len(rows) + 1), np.array([*rows.values()]), cmap="Blues", vmin=0, vmax=most
         )
         drawn.set_rasterized(True)
-        ax.get_figure().colorbar(drawn, ax=ax, label=unit, pad=0.02)  # type: ignore[union-attr]
+        ax.get_figure().colorbar(drawn, ax=ax, label=unit, pad=0.02)  # type: ignore[union-attr]  # axes in a figure
     ax.hlines(np.arange(1, len(rows)), us[0], us[-1], color="0.8", linewidth=0.6)
     ax.set_yticks(np.arange(len(rows)) + 0.5, list(rows))
     ax.set_ylim(len(rows) or 1, 0)

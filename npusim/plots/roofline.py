@@ -63,7 +63,7 @@ def roofline(line: Roofline, ax: Axes) -> Axes:
     ax.set(xlabel=f"operations per {per}", ylabel="10⁹ operations per second")
     ax.grid(which="major", color="0.92", linewidth=0.5)
     ax.set_axisbelow(True)
-    width = ax.get_figure().get_size_inches()[0]  # type: ignore[union-attr]
+    width = ax.get_figure().get_size_inches()[0]  # type: ignore[union-attr]  # axes in a figure
     ax.set_title("\n".join(title_rows(line, width)), loc="left")
     for unit in dict.fromkeys(_unit(p.compute) for p in finite):
         ax.plot(

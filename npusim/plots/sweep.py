@@ -178,7 +178,7 @@ def _map(grid: Grid, ax: Axes) -> None:
         axis.set_ticks([i + 0.5 for i in range(0, len(values), every)], [_short(v) for v in values[::every]])
     ax.tick_params(length=0)
     ax.set_ylabel(label(grid.by))
-    ax.get_figure().colorbar(drawn, ax=ax, label=label(grid.column))  # type: ignore[union-attr]
+    ax.get_figure().colorbar(drawn, ax=ax, label=label(grid.column))  # type: ignore[union-attr]  # axes in a figure
 
 
 def _values(rows: Sequence[Mapping[str, Any]], axis: str) -> list[Any]:

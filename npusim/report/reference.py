@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from npusim.config.chip import Chip
+from npusim.config.schema import write_page
 from npusim.errors import ConfigError, OperandError, did_you_mean
 from npusim.isa.fields import FieldSpec
 from npusim.isa.instruction import REGISTRY, Instruction
@@ -274,10 +275,7 @@ def _row(cells: Sequence[str]) -> str:
 
 def main() -> int:
     """Write the page of a checkout."""
-    FILE.parent.mkdir(parents=True, exist_ok=True)
-    FILE.write_text(page_text(), encoding="utf-8")
-    print(FILE)
-    return 0
+    return write_page(FILE, page_text())
 
 
 if __name__ == "__main__":

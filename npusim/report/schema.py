@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from npusim.config.schema import plain_schema, write_page
 from npusim.report.model import Report
 
 ID = "urn:npusim:report:1"
@@ -17,19 +18,7 @@ def report_schema() -> dict[str, Any]:
     """Return the JSON Schema (2020-12) of a report."""
     model = Report.model_json_schema(by_alias=True, mode="serialization")
     head = {"$schema": "https://json-schema.org/draft/2020-12/schema", "$id": ID, "title": "npusim report"}
-    schema: dict[str, Any] = _plain({**head, **{k: v for k, v in model.items() if k != "title"}})
-    return schema
-
-
-def _plain(node: Any) -> Any:
-    """Drop the titles that only repeat field names, and unwrap descriptions."""
-    if isinstance(node, dict):
-        return {
-            key: " ".join(value.split()) if key == "description" and isinstance(value, str) else _plain(value)
-            for key, value in node.items()
-            if key != "title" or not isinstance(value, str) or value == "npusim report"
-        }
-    return [_plain(item) for item in node] if isinstance(node, list) else node
+    return {**head, **plain_schema(model)}
 
 
 def schema_text() -> str:
@@ -39,10 +28,7 @@ def schema_text() -> str:
 
 def main() -> int:
     """Write the schema file of a checkout."""
-    FILE.parent.mkdir(parents=True, exist_ok=True)
-    FILE.write_text(schema_text(), encoding="utf-8")
-    print(FILE)
-    return 0
+    return write_page(FILE, schema_text())
 
 
 if __name__ == "__main__":

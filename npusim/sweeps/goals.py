@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -14,6 +13,8 @@ from npusim.sweeps.rows import Row
 from npusim.sweeps.where import Formula
 
 Values = tuple[float, ...]
+"""What the formulas come to for a point, in their order; the less, the better."""
+_EXAMPLES = "total_cycles, time_us, chip.l2.size_mib, area.sram_kib"
 
 
 class Goals:
@@ -51,7 +52,10 @@ class Goals:
 
 
 def front_of(values: Sequence[Values | None]) -> tuple[int, ...]:
-    """Return the positions of values that no other is as small as in all and smaller in one, by value."""
+    """Return the positions of the values that none of the others beats, by the first formula.
+
+    Values beat others that are nowhere less and somewhere more; equal ones do not beat each other.
+    """
     known = sorted((v, at) for at, v in enumerate(values) if v is not None)
     kept: list[tuple[Values, int]] = []
     for mine, at in known:  # what beats it comes before it in this order
@@ -69,11 +73,8 @@ def _numbers(chip: Chip) -> Mapping[str, Any]:
 
 
 def _short(words: str) -> str:
-    """Leave out the list of all names, which are some hundred."""
+    """Put examples in place of the list of all names, which are some hundred."""
     words, names, _ = words.partition("; names: ")
-    columns = json.dumps(["total_cycles", "time_us", "chip.l2.size_mib", "area.sram_kib"])[1:-1].replace(
-        '"', ""
-    )
     return (
-        f"{words}; use columns of the rows, numbers of the chip or area.*, as {columns}" if names else words
+        f"{words}; use columns of the rows, numbers of the chip or area.*, as {_EXAMPLES}" if names else words
     )

@@ -9,11 +9,16 @@ from __future__ import annotations
 from npusim.config.chip import Chip
 from npusim.units import REPEAT_BYTES
 
+NAMES = ("area.sram_kib", "area.buffers_kib", "area.cube_macs", "area.vector_bytes")
+"""Names of the proxies."""
+
 
 def proxies(chip: Chip) -> dict[str, float]:
-    """Return by name: `area.sram_kib`, the buffers of all cores and L2; `area.buffers_kib`, without L2;
-    `area.cube_macs` and `area.vector_bytes`, multiply-accumulates of 16-bit floats and bytes of results per
-    cycle of all units.
+    """Return the proxies by name.
+
+    `area.sram_kib`: the buffers of all cores, and L2; `area.buffers_kib`: the same without L2, both in KiB.
+    `area.cube_macs`: multiply-accumulates of 16-bit floats of all cubes in a cycle; `area.vector_bytes`:
+    bytes of results of all vector units in a cycle.
     """
     cubes, b = chip.cores.cube, chip.buffers
     vectors = cubes * chip.cores.vector_per_cube
@@ -25,7 +30,3 @@ def proxies(chip: Chip) -> dict[str, float]:
         "area.cube_macs": cubes * m * n * k,
         "area.vector_bytes": vectors * REPEAT_BYTES,
     }
-
-
-NAMES = ("area.sram_kib", "area.buffers_kib", "area.cube_macs", "area.vector_bytes")
-"""Names of the proxies."""

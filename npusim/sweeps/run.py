@@ -15,20 +15,16 @@ from npusim.sweeps.plan import Plan, make_plan
 from npusim.sweeps.rows import Row, columns
 from npusim.sweeps.space import Space, read_space
 from npusim.sweeps.store import RowStore
+from npusim.sweeps.table import Table
 
 Progress = Callable[[int, int, int], None]
 """Called with the rows that are there, the number of points, and the rows that failed."""
 
 
 @dataclass(frozen=True, slots=True)
-class Sweep:
-    """What came out of a sweep."""
+class Sweep(Table):
+    """What came out of a sweep: one row a point, in the order of the space."""
 
-    space: Space
-    axes: tuple[str, ...]
-    columns: tuple[str, ...]
-    rows: tuple[Row, ...]
-    """One row a point, in the order of the space."""
     effects: tuple[Effect, ...]
     left_out: int
     """Points that `where` left out."""
@@ -36,28 +32,9 @@ class Sweep:
     """Rows that were there before."""
 
     @property
-    def failed(self) -> tuple[Row, ...]:
-        """Rows of runs that failed, with their `error`."""
-        return tuple(row for row in self.rows if row["status"] == "failed")
-
-    @property
-    def wrong(self) -> tuple[Row, ...]:
-        """Rows whose values differ from the reference."""
-        return tuple(row for row in self.rows if row["status"] == "wrong")
-
-    @property
     def without_effect(self) -> tuple[str, ...]:
         """Axes that changed no result."""
         return tuple(axis for effect in self.effects if effect.none for axis in effect.axes)
-
-    def column(self, name: str, *, failed: Any = None) -> list[Any]:
-        """Return a column in the order of the rows, `failed` where a row has no value.
-
-        Raises `KeyError` for a name that is no column.
-        """
-        if name not in self.columns:
-            raise KeyError(name)
-        return [row.get(name, failed) for row in self.rows]
 
     def to_dict(self) -> dict[str, Any]:
         """Return the document `npusim.sweep-rows/1`."""

@@ -17,19 +17,15 @@ from npusim.sweeps.run import Progress
 from npusim.sweeps.sampling import Sampler, Suggestions, check_search
 from npusim.sweeps.space import Space, read_space
 from npusim.sweeps.store import RowStore, read_record
+from npusim.sweeps.table import Table
 
 
 @dataclass(frozen=True, slots=True)
-class Search:
-    """What came out of a search."""
+class Search(Table):
+    """What came out of a search: one row a point that was tried, in the order in which they were chosen."""
 
-    space: Space
-    axes: tuple[str, ...]
-    columns: tuple[str, ...]
     minimized: tuple[str, ...]
     """The formulas that were minimised."""
-    rows: tuple[Row, ...]
-    """One row a point that was tried, in the order in which they were chosen."""
     values: tuple[tuple[float, ...] | None, ...]
     """What the formulas come to for every row; None for a run that failed or computed wrong values."""
     combinations: int
@@ -43,25 +39,6 @@ class Search:
         formula the best row, and those that equal it.
         """
         return front_of(self.values)
-
-    @property
-    def failed(self) -> tuple[Row, ...]:
-        """Rows of runs that failed, with their `error`."""
-        return tuple(row for row in self.rows if row["status"] == "failed")
-
-    @property
-    def wrong(self) -> tuple[Row, ...]:
-        """Rows whose values differ from the reference; they count for no formula."""
-        return tuple(row for row in self.rows if row["status"] == "wrong")
-
-    def column(self, name: str, *, failed: Any = None) -> list[Any]:
-        """Return a column in the order of the rows, `failed` where a row has no value.
-
-        Raises `KeyError` for a name that is no column.
-        """
-        if name not in self.columns:
-            raise KeyError(name)
-        return [row.get(name, failed) for row in self.rows]
 
     def to_dict(self) -> dict[str, Any]:
         """Return the document `npusim.search/1`."""
@@ -167,8 +144,8 @@ def _run(
         grid.space,
         grid.axes,
         tuple(names),
-        tuple(goals.texts),
         tuple(rows),
+        tuple(goals.texts),
         tuple(values),
         grid.size,
         resumed,
