@@ -47,7 +47,11 @@ class Segments:
         self.vectors = self.blocks * self.per_block
         self.lower = k.constant("lower", np.tril(np.ones((s, s), x.dtype.np)))
         self.local = k.workspace("local", (self.n,), y)
+        """Sums inside rows of s, as if there were no segments."""
         self.tails = k.workspace("tails", (2 * self.vectors,), y)
+        """Two numbers of every vector core: the sum of its last, open segment so far, and 1 where that began
+        in its share, so that nothing of the cores before belongs to it.
+        """
         self.declared = [j * self.n // self.segments for j in range(1, self.segments + 1)]
         """Ends of segments, for runs without values."""
 
@@ -65,7 +69,14 @@ class Segments:
         prepare: Prepare | None = None,
         advice: str = "use a smaller s",
     ) -> None:
-        """Start all cores; `prepare` makes the elements on the vector cores."""
+        """Start all cores; `prepare` makes the elements on the vector cores.
+
+        All cores meet when the elements are there (if they are made), when the rows are summed, and when the
+        vector cores have stored their tails (in `CoreSegments.run`). `core` makes what a vector core does;
+        `advice` ends the message where its buffers do not fit.
+
+        Raises `ConfigError`, in the stream, where they do not.
+        """
         tile = self.s * self.s
 
         def cube(c: Kernel) -> Steps:
@@ -77,8 +88,8 @@ class Segments:
                 at, count = t * tile, min(tile, self.n - t * tile)
                 yield from rows.tile(self.x.flat(at, count), self.local.flat(at, count))
             yield from rows.stop()
-            yield from c.sync_all()
-            yield from c.sync_all()
+            yield from c.sync_all()  # rows are summed
+            yield from c.sync_all()  # tails are stored
 
         def vector(c: Kernel) -> Steps:
             number = self.per_block * c.block + c.core.number
@@ -195,6 +206,7 @@ class CoreSegments:
         """Sum the share, tell the other cores, and add what they have."""
         for event in (*self.free, *self._stored, *self._scalar_free):
             yield event.set
+        # the segment that the share starts in, and its extent; none for a core without a share
         first, begin, end = self.of.segments, self.stop, self.stop
         cut = 0
         yield from self._zero(CARRY)
@@ -214,6 +226,7 @@ class CoreSegments:
             yield event.wait
 
     def _walk(self, number: int, begin: int, end: int) -> Steps:
+        """Go through the share row by row, from segment `number` on, which goes from `begin` up to `end`."""
         of = self.of
         pieces = range(self.start, self.stop, of.piece)
         yield from self._load(0, pieces[0])
@@ -226,7 +239,7 @@ class CoreSegments:
             yield self._stored[slot].wait
             count = min(of.piece, self.stop - start)
             for row, a in enumerate(range(0, count, of.s)):
-                at, b = a, min(a + of.s, count)
+                at, b = a, min(a + of.s, count)  # the row has a..b; what lies before `at` is done
                 while end <= start + b:
                     local = end - start
                     if end == begin:

@@ -83,10 +83,14 @@ class Chain:
         """Position in the macro at `at`."""
         self.state: State = RESET
         self.issue = 0
+        """When the scalar unit can issue the next instruction."""
         pipes = len(Pipe)
         self.free = [0] * pipes
+        """When a pipe can start the next instruction, by pipe."""
         self.done = [0] * pipes
+        """When everything that it has started is usable."""
         self.busy = [0] * pipes
+        """Its cycles of work."""
         self.moving = [0] * pipes
         self.under_way: dict[str, deque[int]] = defaultdict(deque)
         """When the last transfers of a port are usable."""

@@ -20,9 +20,11 @@ class Times(NamedTuple):
     """What a macro did in one state of the pipes, relative to when its issue began."""
 
     issue: int
+    """When the scalar unit is through with it."""
     reached: list[tuple[int, int, int]]
     """Free and done, and cycles of work, by pipe."""
     pops: list[list[int]]
+    """When its instructions left the queue, by pipe."""
     raised: list[tuple[tuple[Pipe, Pipe, int], list[int]]]
     """Flags that it leaves raised, and when."""
 
@@ -34,7 +36,9 @@ class Known(NamedTuple):
     pushes: dict[int, int]
     """Instructions by pipe."""
     flags: tuple[tuple[Pipe, Pipe, int], ...]
+    """Flags that it sets and waits for."""
     after: State
+    """Control state behind it."""
     times: dict[tuple[object, ...], Times]
 
     def apart(self, chain: Chain) -> bool:
@@ -82,9 +86,11 @@ class Known(NamedTuple):
         chain.state = self.after
 
 
-def study(macro: Macro, state: State, chip: Chip) -> Known | None:
-    """Return what the times of a macro depend on; None where it touches what lies outside its core's pipes,
-    or leaves one of its pipes without work.
+def examine(macro: Macro, state: State, chip: Chip) -> Known | None:
+    """Return what the times of a macro depend on; None where these cannot be kept.
+
+    That is where it touches what lies outside its core's pipes (transfers, cross-core flags, barriers of all
+    pipes, flags raised before it), or leaves one of its pipes without work.
     """
     raised: dict[tuple[Pipe, Pipe, int], int] = {}
     pushes: dict[int, int] = {}

@@ -10,7 +10,7 @@ from collections import defaultdict, deque
 from collections.abc import Sequence
 
 from npusim.check.chain import BARRIER, CROSS_SET, CROSS_WAIT, SCALAR, SET, WAIT, WORK, Chain, Step
-from npusim.check.chain_macros import Known, study
+from npusim.check.chain_macros import Known, examine
 from npusim.config.chip import Chip
 from npusim.errors import DeadlockError
 from npusim.isa.instruction import Instruction
@@ -142,7 +142,7 @@ class Recurrence:
     def _known(self, macro: Macro, state: State) -> Known | None:
         key = (id(macro), id(state))
         if key not in self._macros:
-            known = study(macro, state, self._chip)
+            known = examine(macro, state, self._chip)
             if known is not None:
                 known = known._replace(after=self._states.setdefault(known.after, known.after))
             self._macros[key] = known

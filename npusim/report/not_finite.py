@@ -30,6 +30,7 @@ from npusim.report.model import FirstNotFinite, NotFinite, NotFinitePart
 from npusim.report.values_run import FunctionalRun, Progress
 
 _CHUNK = 1 << 20
+"""Elements that are looked at at a time."""
 
 
 def find_not_finite(
@@ -44,13 +45,14 @@ def find_not_finite(
 ) -> NotFinitePart | None:
     """Return which outputs hold NaN and infinities, and where they came from; None where all are finite.
 
-    `arrays` are the inputs and constants that the run started from. With a state of L2 the launches up to the
-    instruction that is found are timed again, to say when it starts.
+    `arrays` are the inputs and constants that the run started from; where one of them holds some already, no
+    instruction is looked for. With a state of L2 the launches up to the instruction that is found are timed
+    again, to say when it starts.
     """
-    lost = _those_with_any(outputs)
+    lost = _counts_of(outputs)
     if not lost:
         return None
-    given = _those_with_any(arrays)
+    given = _counts_of(arrays)
     first = None
     if not given:
         finder = _Finder()
@@ -72,7 +74,8 @@ def find_not_finite(
     return NotFinitePart(outputs=lost, inputs=given, first=first)
 
 
-def _those_with_any(arrays: Mapping[str, Array]) -> dict[str, NotFinite]:
+def _counts_of(arrays: Mapping[str, Array]) -> dict[str, NotFinite]:
+    """Return the counts of those arrays that hold NaN or infinities."""
     counted = {name: count_not_finite(array) for name, array in arrays.items()}
     return {name: found for name, found in counted.items() if found.nan or found.infinite}
 
@@ -143,6 +146,7 @@ def _floating(op: Instruction) -> bool:
 
 
 def _finite_scalar(core: Core, op: Instruction, name: str) -> bool:
+    """Whether a scalar operand, an immediate or a register, is finite."""
     dtype = op.scalar_dtype
     return not dtype.is_float or bool(np.isfinite(core.memory.scalar(getattr(op, name), dtype)))
 
@@ -158,7 +162,7 @@ def _parts(
             continue
         memory = core.memory.bytes_of(operand)
         found = [memory[start:stop] for start, stop in access.runs()]
-        flat = found[0] if len(found) == 1 else np.concatenate([*found, memory[:0]])
+        flat = found[0] if len(found) == 1 else np.concatenate([*found, memory[:0]])  # of no run: empty
         yield operand, flat[: flat.size // operand.dtype.size * operand.dtype.size].view(operand.dtype.np)
 
 
@@ -175,7 +179,7 @@ def _operand(named: Iterable[Operand | None], access: Access) -> Operand | None:
 
 
 def _cycle(first: FirstNotFinite, timed: list[LaunchTiming]) -> int | None:
-    """Return when the instruction started."""
+    """Return when the instruction started, in cycles since the first launch did."""
     launch = timed[first.launch_number]
     spans = launch.spans
     assert spans is not None

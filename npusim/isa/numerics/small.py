@@ -16,13 +16,20 @@ from npusim.isa.numerics.formats import SINGLE, Array
 from npusim.isa.numerics.operand import Prepared, smallest_magnitude
 from npusim.isa.numerics.profile import CubeNumerics
 
-_MOST = 4096  # operand values; the norms of more say little about one sum
-_ROUNDED = 1 + 2.0**-10  # roundings of a sum of that many squares in float32, with room
-_LOST = 2.0**-125  # of a square of a float32 number
+_MOST = 4096
+"""Most values of both operands: the norms of more say little about one sum."""
+_ROUNDED = 1 + 2.0**-10
+"""What the roundings of a sum of that many squares in float32 may hide, with room."""
+_LOST = 2.0**-125
+"""What underflow may take from the square of a float32 number."""
 
 
 def small_tile(rule: CubeNumerics, left: Prepared, right: Prepared, acc: Array | None) -> Array | None:
-    """Return `acc + a @ b`, (m, n) float32, or `None` where nothing is proved; `acc` `None` is zero."""
+    """Return `acc + a @ b`, (m, n) float32, or `None` where nothing is proved; then the general way must do.
+
+    `acc` is (m, n) float32, `None` for zero; it is not changed. In the names below `reach` bounds the
+    magnitude of every partial sum, and 2^`exponent` is the g of which all of them are multiples.
+    """
     if left.values.size + right.values.size > _MOST or rule.summation != "fused-exact":
         return None
     if rule.rounding != "rne" or rule.subnormals == "flush":

@@ -30,13 +30,20 @@ class Units:
         self._peers = peers
 
     def serve(self, env: simpy.Environment, core: CoreState, pipe: PipeState) -> Process:
-        """Take instructions from a queue in order and run them on the unit."""
+        """Take instructions from a queue in order and run them on the unit.
+
+        `issued`, `start`, `stop` and `free` are times in cycles: when the scalar unit issued an instruction,
+        when the unit begins it, when what it waits for is over, and when the unit can begin the next. While
+        transfers of the pipe are under way (`pipe.pending`) waits and sets are put down behind them; where
+        there are none, `PipeState.account` and `raise_flags` are written out, since most time goes here.
+        """
         queue, clock, latency = pipe.queue, pipe.clock, self._flag_latency
         while True:
             while not queue:
                 if core.issued:
                     return
                 yield pipe.items.wait()
+            # all that is known before an event is worked out at once: times may lie ahead of `env.now`
             issued, low, number = queue.popleft()
             clock.instructions += 1
             start = max(pipe.free, issued)
