@@ -29,7 +29,7 @@ class Inverse:
     def __init__(self, k: Builder, layer: Layer, method: Method, reuse: bool, overflow: Overflow) -> None:
         shape, kind = layer.shape, layer.dtype
         lengths = ",".join(map(str, shape.lengths))
-        at = places("gdn_layer", shape.chunk, len(shape.items), "seq_first", shape.heads, lengths)
+        at = places(k, shape.chunk, len(shape.items), "seq_first", shape.heads, lengths)
         constants = [identity(k, "minus", shape.chunk, -1.0, kind)]
         setup: Callable[..., Any] = Setup
         if method == "mbh":

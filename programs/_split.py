@@ -14,7 +14,6 @@ import numpy as np
 from pydantic import Field
 
 from npusim import Builder, Kernel, Macro, Pipe, isa
-from npusim.errors import ConfigError
 from npusim.program.stream import Unknown
 from npusim.units import align_up, ceil_div
 
@@ -41,11 +40,6 @@ def known(value: Any, declared: int) -> int:
     return declared if isinstance(value, Unknown) else int(value)
 
 
-def mask_of(n: int, ones: int) -> Callable[[np.random.Generator], np.ndarray]:
-    """Return a maker of masks with so many ones at random places."""
-    return lambda generator: (generator.permutation(n) < ones).astype(np.int8)
-
-
 def sizes(inputs: Mapping[str, np.ndarray]) -> dict[str, object]:
     """Return the parameters that input arrays decide."""
     found: dict[str, object] = {}
@@ -54,24 +48,6 @@ def sizes(inputs: Mapping[str, np.ndarray]) -> dict[str, object]:
     if "x" in inputs:
         found["dtype"] = inputs["x"].dtype.name
     return found
-
-
-def sizes_and_selection(inputs: Mapping[str, np.ndarray]) -> dict[str, object]:
-    """Return the parameters that input arrays decide, with the ones of a mask."""
-    found = sizes(inputs)
-    if "mask" in inputs:
-        found["selected"] = int(np.count_nonzero(inputs["mask"] == 1))
-    return found
-
-
-def selection(name: str, n: int, density: float, selected: int | None) -> int:
-    """Return how many of n elements are selected: so many, or a share of them.
-
-    Raises `ConfigError` for more than there are.
-    """
-    if selected is not None and selected > n:
-        raise ConfigError(f"{name}: selected={selected} must be 0..{n}, the elements there are")
-    return round(density * n) if selected is None else selected
 
 
 def evenly(n: int, ones: int) -> Callable[[int], int]:

@@ -75,11 +75,14 @@ def _alu(op: isa.ScalarOp, reg: Reg, a: Any, b: Any, dtype: isa.DType = isa.F32)
 
 
 def check_weights(name: str, what: str, x: np.ndarray) -> None:
-    """Raise `ConfigError` where a weight is NaN, infinite, negative or -0."""
+    """Raise `ConfigError` where a weight is NaN, infinite, negative or -0, or sums of int8 leave int32."""
     wrong = np.flatnonzero(~np.isfinite(x) | np.signbit(x)) if x.dtype.kind == "f" else np.flatnonzero(x < 0)
     if wrong.size:
         i = int(wrong[0])
         raise ConfigError(f"{name}: input x: {what} must be finite and 0 or more, but element {i} is {x[i]}")
+    total = 0 if x.dtype.kind == "f" else int(x.sum(dtype=np.int64))
+    if total >= 1 << 31:
+        raise ConfigError(f"{name}: input x: {what} must add up to less than 2^31, but add up to {total}")
 
 
 class Sums(NamedTuple):

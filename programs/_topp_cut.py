@@ -12,6 +12,7 @@ import numpy as np
 from npusim import Builder, Expected, Kernel, Pipe, Reg, isa
 from npusim.errors import ConfigError
 from npusim.isa.vector.forms import reduce_sum
+from npusim.program.program import Check
 from npusim.units import align_up, ceil_div
 
 from ._carries import PART, TOTAL, Item, Steps, add_to
@@ -49,6 +50,17 @@ def probabilities(n: int, dtype: str) -> Any:
         return np.ldexp(np.floor(mantissa * 2.0**11), exponent - 35).astype(dtype)
 
     return make
+
+
+def check_probabilities(name: str) -> Check:
+    """Return what refuses NaN, infinities, negative numbers, -0, and nothing but zeros as probabilities."""
+
+    def check(x: np.ndarray) -> None:
+        check_weights(name, "probabilities", x)
+        if not x.any():
+            raise ConfigError(f"{name}: input x: one probability or more must be above 0, but all are 0")
+
+    return check
 
 
 class Cut:
@@ -247,17 +259,12 @@ def sample_sorted(
     k.launch("sample", vector=stream, blocks=blocks)
 
 
-def expected_sample(
-    name: str, x: np.ndarray, scan: InnerBuilder, p: float, theta: float
-) -> dict[str, Expected]:
+def expected_sample(x: np.ndarray, scan: InnerBuilder, p: float, theta: float) -> dict[str, Expected]:
     """Return the outputs of top-p, in float64; the reference of `scan` has the error of the prefix sums.
 
     Where the error leaves the cut open, nothing is compared; where it leaves the sample open, neither is the
-    token. Raises `ConfigError` for what are no probabilities.
+    token.
     """
-    check_weights(name, "probabilities", x)
-    if not x.any():
-        raise ConfigError(f"{name}: input x: one probability or more must be above 0, but all are 0")
     order = np.argsort(-x, kind="stable")
     v = x[order]
     bound = np.asarray(scan.expected({"x": v})["y"].tolerance)

@@ -17,7 +17,7 @@ from npusim import Builder, Expected, isa
 from npusim.errors import ConfigError
 from npusim.isa.dtype import element_type
 from npusim.study.triangular_inputs import Family, make
-from npusim.units import ceil_div
+from npusim.units import ceil_div, grouped
 
 Side = Literal[16, 32, 64, 96, 128]
 """Rows and columns of a matrix (`n`)."""
@@ -71,6 +71,12 @@ class Places:
             found += 1
         return found
 
+    def parts(self) -> Iterator[slice]:
+        """Yield parts of the batch that a cache of the host holds."""
+        count = max(1, _CHUNK // self.n**2)
+        for start in range(0, len(self.places), count):
+            yield slice(start, start + count)
+
     def gather(self, array: np.ndarray, part: slice = slice(None)) -> np.ndarray:
         """Return matrices of a part of the batch as a (count, n, n) array, zero where they are cut off."""
         chosen = self.places[part]
@@ -96,7 +102,7 @@ class Places:
 
 
 def places(
-    name: str, n: int, batch: int, layout: Layout = "head_first", heads: int = 1, lengths: str = ""
+    k: Builder, n: int, batch: int, layout: Layout = "head_first", heads: int = 1, lengths: str = ""
 ) -> Places:
     """Return where the matrices of a program lie.
 
@@ -104,9 +110,16 @@ def places(
     chunks come first, heads second. With `lengths`, numbers with commas, sequences of so many tokens are
     packed, and the last matrix of each is cut off where its sequence ends.
 
-    Raises `ConfigError` for a batch that is no whole number of heads, lengths that are no numbers of 1 or
-    more, and rows too far apart for a copy.
+    Raises `ConfigError` for more matrices than fit into memory, a batch that is no whole number of heads,
+    lengths that are no numbers of 1 or more, and rows too far apart for a copy.
     """
+    name = k.program.name
+    room = k.chip.hbm.size_gib << 30
+    if not lengths and 2 * batch * n * n > room:
+        raise ConfigError(
+            f"{name}: batch={batch}: {k.chip.name} has {grouped(room)} bytes of global memory, which is "
+            f"less than so many matrices of n={n}"
+        )
     if layout == "head_first":
         if lengths or heads != 1:
             given = f"lengths={lengths}" if lengths else f"heads={heads}"
@@ -142,7 +155,10 @@ def _lengths(name: str, text: str) -> tuple[int, ...]:
 def triangular_input(
     k: Builder, at: Places, dtype: str, family: str, scale: float, triangle: Triangle
 ) -> isa.Tile:
-    """Declare the input `a`: strictly triangular matrices of a family, and zeros elsewhere."""
+    """Declare the input `a`: strictly triangular matrices of a family, and zeros elsewhere.
+
+    Raises `ConfigError` where a given matrix has something else than zero on or beyond the diagonal.
+    """
 
     def maker(generator: np.random.Generator) -> np.ndarray:
         made = make(family, generator, len(at.places), at.n, scale)
@@ -150,7 +166,13 @@ def triangular_input(
             made = made.transpose(0, 2, 1)
         return at.scatter(made).astype(ml_dtypes.bfloat16 if dtype == "bfloat16" else dtype)
 
-    return k.input("a", at.shape, dtype, maker)
+    name = k.program.name
+
+    def check(a: np.ndarray) -> None:
+        for part in at.parts():
+            _check_strict(name, lower_of(at.gather(a, part), triangle), triangle, part.start)
+
+    return k.input("a", at.shape, dtype, maker, check)
 
 
 def inverse_output(k: Builder, at: Places, out: str) -> isa.Tile:
@@ -161,8 +183,15 @@ def inverse_output(k: Builder, at: Places, out: str) -> isa.Tile:
 
 
 def identity(k: Builder, name: str, n: int, factor: float, dtype: isa.DType) -> isa.Tile:
-    """Declare a multiple of the identity that the host puts into global memory."""
-    return k.constant(name, (factor * np.eye(n)).astype(dtype.np), dtype)
+    """Declare a multiple of the identity that the host puts into global memory.
+
+    Raises `ConfigError` for a factor that the element type does not hold.
+    """
+    with np.errstate(over="ignore"):
+        diagonal = np.array(factor).astype(dtype.np)
+    if not np.isfinite(diagonal):
+        raise ConfigError(f"{k.program.name}: {factor:g} is too large for {dtype.np.name}; use less")
+    return k.constant(name, diagonal * np.eye(n, dtype=dtype.np), dtype)
 
 
 def sizes(inputs: Mapping[str, np.ndarray]) -> dict[str, object]:
@@ -202,7 +231,7 @@ class Batch:
         @k.reference
         def expected(inputs: Mapping[str, np.ndarray]) -> dict[str, Expected]:
             out = self.t.dtype.np.name
-            return {"t": expected_inverse(self.name, inputs, self.at, self.triangle, out, bound)}
+            return {"t": expected_inverse(inputs, self.at, self.triangle, out, bound)}
 
 
 def declare(
@@ -244,7 +273,6 @@ nothing can be said.
 
 
 def expected_inverse(
-    name: str,
     inputs: Mapping[str, np.ndarray],
     at: Places,
     triangle: Triangle,
@@ -253,18 +281,12 @@ def expected_inverse(
 ) -> Expected:
     """Return the inverses where the program stores them, and how far off a method may be.
 
-    Nothing is compared for a matrix that holds NaN or infinities. Raises `ConfigError` where a matrix has
-    something else than zero on or beyond the diagonal.
+    Nothing is compared for a matrix that holds NaN or infinities.
     """
     size = len(at.places)
     value, error = np.zeros((size, at.n, at.n)), np.zeros((size, at.n, at.n), np.float32)
-    count = max(1, _CHUNK // at.n**2)
-    for start in range(0, size, count):
-        part = slice(start, start + count)
-        a = at.gather(inputs["a"], part).astype(np.float64)
-        if triangle == "upper":
-            a = a.transpose(0, 2, 1)
-        _check_strict(name, a, triangle, start)
+    for part in at.parts():
+        a = lower_of(at.gather(inputs["a"], part), triangle)
         lost = ~np.isfinite(a).all(axis=(1, 2))[:, None, None]
         a = np.where(lost, 0.0, a)
         right = exact_inverse(a)
@@ -278,6 +300,12 @@ def expected_inverse(
     inside = at.scatter(np.ones(value.shape, bool)) > 0
     whole = np.where(inside, at.scatter(value), inputs["t"].astype(np.float64))
     return Expected(whole, at.scatter(error))
+
+
+def lower_of(matrices: np.ndarray, triangle: Triangle) -> np.ndarray:
+    """Return matrices in float64, the upper ones transposed."""
+    found = matrices.astype(np.float64)
+    return found.transpose(0, 2, 1) if triangle == "upper" else found
 
 
 def stored(value: np.ndarray, error: np.ndarray, out: str) -> np.ndarray:

@@ -11,6 +11,7 @@ from pydantic import NonNegativeInt, PositiveInt
 from npusim import Builder, Expected, Kernel, isa, program
 
 from ._carries import Steps
+from ._masks import mask_input, selection, sizes_and_selection
 from ._mcscan import CubeSide
 from ._split import (
     CoreCounts,
@@ -20,9 +21,6 @@ from ._split import (
     Side,
     Splitter,
     evenly,
-    mask_of,
-    selection,
-    sizes_and_selection,
 )
 
 
@@ -46,7 +44,7 @@ def compress(
     and `cores` as in `split`. Values are moved as they are, NaN included.
     """
     ones = selection("compress", n, density, selected)
-    x, mask = k.input("x", (n,), dtype), k.input("mask", (n,), "int8", mask_of(n, ones))
+    x, mask = k.input("x", (n,), dtype), mask_input(k, n, ones)
     y = k.output("y", (max(1, ones),), dtype)
     counts = Counts(k, mask, n, s, generation, cores, evenly(n, ones))
 

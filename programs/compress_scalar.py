@@ -11,7 +11,8 @@ from pydantic import NonNegativeInt, PositiveInt
 from npusim import Builder, Expected, Kernel, Pipe, Reg, isa, program
 
 from ._carries import Steps
-from ._split import Share, evenly, known, mask_of, selection, sizes_and_selection
+from ._masks import mask_input, selection, sizes_and_selection
+from ._split import Share, evenly, known
 
 CHOICE, VALUE = Reg(0), Reg(1)
 LOOP = 2
@@ -36,7 +37,7 @@ def compress_scalar(
     """
     ones = selection("compress_scalar", n, density, selected)
     before = evenly(n, ones)
-    x, mask = k.input("x", (n,), dtype), k.input("mask", (n,), "int8", mask_of(n, ones))
+    x, mask = k.input("x", (n,), dtype), mask_input(k, n, ones)
     y = k.output("y", (max(1, ones),), dtype)
     size = min(tile, n)
 

@@ -11,8 +11,9 @@ from pydantic import PositiveInt
 from npusim import Builder, Expected, Kernel, program
 
 from ._carries import Steps
+from ._masks import mask_input
 from ._mcscan import CubeSide
-from ._split import CoreCounts, Counts, Generation, Share, Side, Splitter, evenly, mask_of, sizes
+from ._split import CoreCounts, Counts, Generation, Share, Side, Splitter, evenly, sizes
 
 Word = Literal["float16", "int16", "uint16"]
 
@@ -66,7 +67,7 @@ def _split(
     indices: bool,
 ) -> None:
     ones = round(density * n)
-    x, mask = k.input("x", (n,), dtype), k.input("mask", (n,), "int8", mask_of(n, ones))
+    x, mask = k.input("x", (n,), dtype), mask_input(k, n, ones)
     arrays = [(x, k.output("y", (n,), dtype))]
     if indices:
         index = k.input("index", (n,), "int32", lambda _: np.arange(n, dtype=np.int32))

@@ -13,7 +13,7 @@ from npusim import Builder, Expected, program
 from ._inner import InnerBuilder
 from ._split import Generation, Side
 from ._topp import Theta, sizes
-from ._topp_cut import expected_sample, probabilities, sample_sorted
+from ._topp_cut import check_probabilities, expected_sample, probabilities, sample_sorted
 from .mcscan import mcscan
 from .radix_sort import radix_sort
 
@@ -43,7 +43,7 @@ def topp(
     otherwise float32 sums decide. `generation` and `cores` as in `split`. Time does not depend on the values
     but for the splits of the sort; see `radix_sort` for runs with `--timing-only`.
     """
-    x = k.input("x", (n,), dtype, probabilities(n, dtype))
+    x = k.input("x", (n,), dtype, probabilities(n, dtype), check_probabilities("topp"))
     token, index = k.output("token", (1,), "int32"), k.output("index", (n,), "int32")
     probs = k.output("probs", (n,), "float32")
     values, sums = k.workspace("values", (n,), dtype), k.workspace("sums", (n,), "float32")
@@ -74,7 +74,7 @@ def topp(
 
     @k.reference
     def expected(inputs: Mapping[str, np.ndarray]) -> dict[str, Expected]:
-        return expected_sample("topp", inputs["x"], scan, p, theta)
+        return expected_sample(inputs["x"], scan, p, theta)
 
 
 topp.from_inputs(sizes)

@@ -14,7 +14,7 @@ from ._inner import InnerBuilder
 from ._share import vector_cores
 from ._sort_vec import Chunk
 from ._topp import Theta, sizes
-from ._topp_cut import expected_sample, probabilities, sample_sorted
+from ._topp_cut import check_probabilities, expected_sample, probabilities, sample_sorted
 from .cumsum_vec import cumsum_vec
 from .sort_vec import sort_vec
 
@@ -38,7 +38,7 @@ def topp_vec(
     for the rest.
     """
     blocks = vector_cores(k.chip, "topp_vec", cores or 0)
-    x = k.input("x", (n,), dtype, probabilities(n, dtype))
+    x = k.input("x", (n,), dtype, probabilities(n, dtype), check_probabilities("topp_vec"))
     token, index = k.output("token", (1,), "int32"), k.output("index", (n,), "int32")
     probs = k.output("probs", (n,), "float32")
     values, sums = k.workspace("values", (n,), dtype), k.workspace("sums", (n,), "float32")
@@ -50,7 +50,7 @@ def topp_vec(
 
     @k.reference
     def expected(inputs: Mapping[str, np.ndarray]) -> dict[str, Expected]:
-        return expected_sample("topp_vec", inputs["x"], scan, p, theta)
+        return expected_sample(inputs["x"], scan, p, theta)
 
 
 topp_vec.from_inputs(sizes)

@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import numpy as np
-from pydantic import PositiveInt
+from pydantic import FiniteFloat, PositiveInt
 
 from npusim import Builder, isa, program
 
@@ -33,7 +33,7 @@ def tri_inv_dn(
     out: Result = "auto",
     triangle: Triangle = "upper",
     family: Family = "uniform",
-    scale: float = 0.1,
+    scale: FiniteFloat = 0.1,
     overflow: Overflow = "ieee",
 ) -> None:
     """Invert I + D + N for a batch, D in the diagonal blocks of 16 and N outside, on the cubes.
@@ -41,7 +41,7 @@ def tri_inv_dn(
     With B = (I + D)^-1 by the product form, and P = B N, which vanishes after n/16 powers, the inverse is
     (I - P)(I + P^2)(I + P^4)... B. The unstable product form is used on a bounded number of blocks twice.
     """
-    at = places("tri_inv_dn", n, batch)
+    at = places(k, n, batch)
     both = declare(k, "tri_inv_dn", at, dtype, out, triangle=triangle, family=family, scale=scale)
     kind = both.kind
     minus = identity(k, "minus", n, -1.0, kind)

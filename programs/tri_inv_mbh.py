@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-from pydantic import PositiveInt
+from pydantic import FiniteFloat, PositiveInt
 
 from npusim import Builder, isa, program
 
@@ -39,7 +39,7 @@ def tri_inv_mbh(
     out: Result = "auto",
     triangle: Triangle = "upper",
     family: Family = "uniform",
-    scale: float = 0.1,
+    scale: FiniteFloat = 0.1,
     overflow: Overflow = "ieee",
 ) -> None:
     """Invert I + A for a batch by doubling inverted diagonal blocks from 1 x 1 to n x n, on the cubes.
@@ -49,7 +49,7 @@ def tri_inv_mbh(
     products with diagonal matrices of zeros and ones, which are exact, and X = X - (X part) X. Kernels of
     this method are not public; the cutting is this program's own.
     """
-    at = places("tri_inv_mbh", n, batch)
+    at = places(k, n, batch)
     both = declare(k, "tri_inv_mbh", at, dtype, out, triangle=triangle, family=family, scale=scale)
     kind = both.kind
     lower = triangle == "lower"

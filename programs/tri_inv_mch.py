@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Literal
 
 import numpy as np
-from pydantic import PositiveInt
+from pydantic import FiniteFloat, PositiveInt
 
 from npusim import Builder, Kernel, isa, program
 
@@ -38,7 +38,7 @@ def tri_inv_mch(
     triangle: Triangle = "upper",
     block: Literal[0, 16, 32, 64] = 0,
     family: Family = "uniform",
-    scale: float = 0.1,
+    scale: FiniteFloat = 0.1,
     overflow: Overflow = "ieee",
 ) -> None:
     """Invert I + A for a batch of strictly triangular matrices by (I - A)(I + A^2)(I + A^4)..., on the cubes.
@@ -48,7 +48,7 @@ def tri_inv_mch(
     there. The entries of powers grow like binomials before they vanish: float16 overflows for A of ones from
     n=32 on, and the result is NaN, or wrong with `overflow=saturate`.
     """
-    at = places("tri_inv_mch", n, batch)
+    at = places(k, n, batch)
     both = declare(k, "tri_inv_mch", at, dtype, out, triangle=triangle, family=family, scale=scale)
     kind = both.kind
     one, minus = identity(k, "one", n, 1.0, kind), identity(k, "minus", n, -1.0, kind)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ml_dtypes
 import numpy as np
-from pydantic import PositiveInt
+from pydantic import FiniteFloat, PositiveInt
 
 from npusim import Builder, isa, program
 
@@ -33,7 +33,7 @@ def tri_inv_mcs(
     out: Result = "auto",
     triangle: Triangle = "upper",
     family: Family = "uniform",
-    scale: float = 0.1,
+    scale: FiniteFloat = 0.1,
     overflow: Overflow = "ieee",
 ) -> None:
     """Invert I + A for a batch by n - 1 products with elementary matrices, on the cubes.
@@ -42,7 +42,7 @@ def tri_inv_mcs(
     public, has the vector unit make the M_k; here the cube makes them itself, as I + (-A) E_k with a one at
     (k, k) in E_k, while the product before is on its way. Three products a column; the ones are exact.
     """
-    at = places("tri_inv_mcs", n, batch)
+    at = places(k, n, batch)
     both = declare(k, "tri_inv_mcs", at, dtype, out, triangle=triangle, family=family, scale=scale)
     kind = both.kind
     units = np.eye(FRACTAL)[:, None, :] * np.eye(FRACTAL)[:, :, None]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Literal
 
 import numpy as np
-from pydantic import PositiveInt
+from pydantic import FiniteFloat, PositiveInt
 
 from npusim import Builder, isa, program
 
@@ -27,7 +27,7 @@ def tri_inv_mxr(
     reuse: bool = False,
     squares: Literal["first", "last"] = "first",
     family: Family = "uniform",
-    scale: float = 0.1,
+    scale: FiniteFloat = 0.1,
     layout: Layout = "head_first",
     heads: PositiveInt = 1,
     lengths: str = "",
@@ -45,7 +45,7 @@ def tri_inv_mxr(
     (tokens, heads, n), `lengths` packs sequences. `overflow=saturate` is the mode after reset: infinities
     become the largest number, NaN zero.
     """
-    at = places("tri_inv_mxr", n, batch, layout, heads, lengths)
+    at = places(k, n, batch, layout, heads, lengths)
     both = declare(k, "tri_inv_mxr", at, dtype, out, triangle=triangle, family=family, scale=scale)
     minus = identity(k, "minus", n, -1.0, both.kind)
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import ml_dtypes
 import numpy as np
-from pydantic import NonNegativeFloat, NonNegativeInt, PositiveInt
+from pydantic import Field, FiniteFloat, NonNegativeInt, PositiveInt
 
 from npusim import Builder, isa, program
 
@@ -51,9 +53,9 @@ def tri_inv_newton(
     out: Result = "float32",
     triangle: Triangle = "upper",
     iterations: NonNegativeInt = 0,
-    start: NonNegativeFloat = 0.0,
+    start: Annotated[FiniteFloat, Field(ge=0)] = 0.0,
     family: Family = "uniform",
-    scale: float = 0.1,
+    scale: FiniteFloat = 0.1,
     overflow: Overflow = "ieee",
 ) -> None:
     """Invert I + A for a batch of strictly triangular matrices by Newton-Schulz iteration, on the cubes.
@@ -63,7 +65,7 @@ def tri_inv_newton(
     leaves in float32, so float32 results are far better than those of direct methods. Every step is two
     products and one with 2 I, which brings X to the accumulator.
     """
-    at = places("tri_inv_newton", n, batch)
+    at = places(k, n, batch)
     both = declare(k, "tri_inv_newton", at, dtype, out, triangle=triangle, family=family, scale=scale)
     kind = both.kind
     constants = [

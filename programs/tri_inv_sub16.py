@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import Literal, NamedTuple
 
 import numpy as np
-from pydantic import PositiveInt
+from pydantic import FiniteFloat, PositiveInt
 
 from npusim import Builder, Kernel, Pipe, isa, program
 from npusim.units import ceil_div
@@ -30,7 +30,7 @@ def tri_inv_sub16(
     triangle: Triangle = "lower",
     merge: Merge = "blocks",
     family: Family = "uniform",
-    scale: float = 0.1,
+    scale: FiniteFloat = 0.1,
     overflow: Overflow = "ieee",
 ) -> None:
     """Invert I + A for a batch by substitution in blocks of 16 on the vector units, and merges on the cubes.
@@ -41,7 +41,7 @@ def tri_inv_sub16(
     float32 from L0C to L1, so each product goes through global memory, one after the other. Results are
     float32.
     """
-    at = places("tri_inv_sub16", n, batch)
+    at = places(k, n, batch)
     both = declare(k, "tri_inv_sub16", at, dtype, "float32", triangle=triangle, family=family, scale=scale)
     a, t = both.a, both.t
     blocks = Substitution(k, n, batch, both.kind, triangle)

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Literal
 
 import numpy as np
-from pydantic import PositiveInt
+from pydantic import FiniteFloat, PositiveInt
 
 from npusim import Builder, Expected, Kernel, Macro, Pipe, isa, program
 from npusim.isa.dtype import element_type
@@ -27,7 +27,7 @@ def tri_inv_vcs(
     dtype: Literal["float16", "float32"] = "float16",
     triangle: Triangle = "lower",
     family: Family = "uniform",
-    scale: float = 0.1,
+    scale: FiniteFloat = 0.1,
     overflow: Overflow = "ieee",
 ) -> None:
     """Invert I + A for a batch of strictly triangular matrices by substitution, on the vector units.
@@ -37,7 +37,7 @@ def tri_inv_vcs(
     flags both ways. The product and the difference are rounded each, as the published kernel's tests demand
     bit by bit. A vector core takes a contiguous share of the matrices.
     """
-    at = places("tri_inv_vcs", n, batch)
+    at = places(k, n, batch)
     a = triangular_input(k, at, dtype, family, scale, triangle)
     t = k.output("t", at.shape, dtype)
     kind = element_type(dtype)

@@ -54,7 +54,14 @@ def weighted_sample(
     any weight; otherwise float32 sums decide. `generation` and `cores` as in `split`. A run with
     `--timing-only` takes all weights as equal.
     """
-    x = k.input("x", (n,), dtype, lambda generator: generator.integers(0, 64, n).astype(dtype))
+
+    def make(generator: np.random.Generator) -> np.ndarray:
+        return generator.integers(0, 64, n).astype(dtype)
+
+    def check(x: np.ndarray) -> None:
+        check_weights("weighted_sample", "weights", x)
+
+    x = k.input("x", (n,), dtype, make, check)
     sample = k.output("sample", (1,), "int32")
     sums = k.workspace("prefix_sums", (n,), "int32" if dtype == "int8" else "float32")
     numbers = k.constant("numbers", np.arange(n, dtype=np.int32))
@@ -95,7 +102,6 @@ def weighted_sample(
     @k.reference
     def expected(inputs: Mapping[str, np.ndarray]) -> dict[str, Expected]:
         w = inputs["x"]
-        check_weights("weighted_sample", "weights", w)
         if not w.any():
             return {"sample": Expected(np.array([-1], np.int32))}
         total = np.cumsum(w, dtype=np.int64 if dtype == "int8" else np.float64)

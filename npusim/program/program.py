@@ -27,10 +27,13 @@ from npusim.program.core import (
     blocks_at_once,
     launch_cores,
 )
+from npusim.program.inputs import check_array
 from npusim.units import grouped
 
 SegmentRole = Literal["input", "output", "inout", "constant", "workspace"]
 Maker = Callable[[np.random.Generator], Array]
+Check = Callable[[Array], None]
+"""Raises `ConfigError` for an array that a program cannot use."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +46,8 @@ class SegmentSpec:
     role: SegmentRole
     maker: Maker | None = None
     """Makes the content of an input from a generator, or of a constant, when no file gives it."""
+    check: Check | None = None
+    """Looks at an array that the user gives, before anything runs."""
 
     @property
     def nbytes(self) -> int:
@@ -99,10 +104,18 @@ class Builder:
         self.program = Program(name, params)
 
     def input(
-        self, name: str, shape: tuple[int, ...], dtype: DType | str, maker: Maker | None = None
+        self,
+        name: str,
+        shape: tuple[int, ...],
+        dtype: DType | str,
+        maker: Maker | None = None,
+        check: Check | None = None,
     ) -> Tile:
-        """Declare an input; without a maker it is filled with small integers (exact in every type)."""
-        return self._segment(name, shape, dtype, "input", maker)
+        """Declare an input; without a maker it is filled with small integers (exact in every type).
+
+        `check` raises `ConfigError` for a given array, of this shape and type, that the program cannot use.
+        """
+        return self._segment(name, shape, dtype, "input", maker, check)
 
     def output(self, name: str, shape: tuple[int, ...], dtype: DType | str) -> Tile:
         """Declare an output, never written before the program writes it."""
@@ -126,7 +139,13 @@ class Builder:
         return self._segment(name, shape, dtype, "workspace", None)
 
     def _segment(
-        self, name: str, shape: tuple[int, ...], dtype: DType | str, role: SegmentRole, maker: Maker | None
+        self,
+        name: str,
+        shape: tuple[int, ...],
+        dtype: DType | str,
+        role: SegmentRole,
+        maker: Maker | None,
+        check: Check | None = None,
     ) -> Tile:
         where = f"{self.program.name}: segment {name}"
         if not name.isidentifier():
@@ -144,7 +163,7 @@ class Builder:
                 f"{self.chip.name} has {grouped(room)}"
             )
         index = len(self.program.segments)
-        self.program.segments.append(SegmentSpec(name, kind, shape, role, maker))
+        self.program.segments.append(SegmentSpec(name, kind, shape, role, maker, check))
         return Tile(Operand(Space.GM, kind, 0, index), shape)
 
     def launch(
@@ -231,9 +250,16 @@ class ProgramMaker:
         Parameters that the given inputs decide need not be named; naming another value is an error. Raises
         `ConfigError` for unknown or invalid parameters and for inputs the program does not have.
         """
+        for key, array in (inputs or {}).items():
+            check_array(self.name, key, array)
         given = dict(params or {})
+        missing = None
         if inputs and self._infer is not None:
-            for key, value in self._inferred(inputs).items():
+            try:
+                inferred = self._inferred(inputs)
+            except KeyError as error:  # raised below, since another name may be a slip for this one
+                inferred, missing = {}, error.args[0]
+            for key, value in inferred.items():
                 if str(given.setdefault(key, value)) != str(value):
                     wrong = f"{key}={given[key]}"
                     raise ConfigError(f"{self.name}: {wrong} contradicts the input, which gives {value}")
@@ -246,17 +272,24 @@ class ProgramMaker:
             if key not in names:
                 there = " ".join(names) or "none"
                 raise ConfigError(f"{self.name}: no input {key}{did_you_mean(key, names)}; inputs: {there}")
+        if missing is not None:
+            raise ConfigError(f"{self.name}: parameters follow from input {missing}; give it, too")
         return builder.program
 
     def _inferred(self, inputs: Mapping[str, Array]) -> Mapping[str, Any]:
         assert self._infer is not None
         try:
             return self._infer(inputs)
-        except (LookupError, TypeError, ValueError, AttributeError) as error:
-            shapes = ", ".join(f"{n} {a.dtype.name} of shape {a.shape}" for n, a in inputs.items())
-            raise ConfigError(
-                f"{self.name}: no parameters follow from the inputs ({shapes}): {error}"
-            ) from error
+        except KeyError:
+            raise
+        except IndexError as error:
+            raise ConfigError(f"{self._no_parameters(inputs)} too few extents") from error
+        except (TypeError, ValueError, AttributeError) as error:
+            raise ConfigError(f"{self._no_parameters(inputs)} {error}") from error
+
+    def _no_parameters(self, inputs: Mapping[str, Array]) -> str:
+        shapes = ", ".join(f"{n} {a.dtype.name} of shape {a.shape}" for n, a in inputs.items())
+        return f"{self.name}: no parameters follow from the inputs ({shapes}):"
 
     def validate(self, given: Mapping[str, Any]) -> dict[str, Any]:
         """Return the values of all parameters, defaults for those that are not given.
@@ -317,58 +350,3 @@ def _type_name(annotation: Any) -> str:
     if args and getattr(annotation, "__origin__", None) is Literal:
         return " | ".join(map(str, args))
     return str(getattr(annotation, "__name__", annotation))
-
-
-def make_inputs(program: Program, seed: int, given: Mapping[str, Array] | None = None) -> dict[str, Array]:
-    """Return the content of every input and constant, from the given arrays or from the makers and a seed.
-
-    Every segment draws from a child of `SeedSequence(seed)` of its own. Raises `ConfigError` where a given
-    array has another shape or element type than the segment.
-    """
-    if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or seed < 0:
-        raise ConfigError(f"{program.name}: seed must be a whole number of 0 or more, not {seed!r}")
-    children = np.random.SeedSequence(seed).spawn(len(program.segments))
-    arrays = given_inputs(program, given or {})
-    for spec, child in zip(program.segments, children, strict=True):
-        if spec.role not in ("input", "inout", "constant"):
-            continue
-        if spec.name in arrays:
-            array = arrays[spec.name]
-        else:
-            generator = np.random.Generator(np.random.PCG64(child))
-            array = small_integers(generator, spec) if spec.maker is None else spec.maker(generator)
-            array = np.ascontiguousarray(array, spec.dtype.np).reshape(spec.shape)
-        arrays[spec.name] = array
-    return arrays
-
-
-def given_inputs(program: Program, given: Mapping[str, Array]) -> dict[str, Array]:
-    """Return given arrays as the segments hold them: contiguous and in the byte order of the host.
-
-    Raises `ConfigError` where one has another shape or element type than its segment.
-    """
-    arrays = {}
-    for spec in program.inputs:
-        if spec.name not in given:
-            continue
-        array: Any = given[spec.name]
-        if not isinstance(array, np.ndarray):
-            kind = type(array).__name__
-            raise ConfigError(f"{program.name}: input {spec.name} must be a NumPy array, not {kind}")
-        native = array.dtype.newbyteorder("=")
-        if array.shape != spec.shape or native != spec.dtype.np:
-            raise ConfigError(
-                f"{program.name}: input {spec.name} must be {spec.dtype.np.name} of shape {spec.shape}, "
-                f"not {array.dtype.name} of shape {array.shape}"
-            )
-        if spec.dtype is DType.S4 and (array.min() < -8 or array.max() > 7):
-            wrong = array.min() if array.min() < -8 else array.max()
-            raise ConfigError(f"{program.name}: input {spec.name} must hold -8 to 7 in s4, not {wrong}")
-        arrays[spec.name] = np.ascontiguousarray(array, native)
-    return arrays
-
-
-def small_integers(generator: np.random.Generator, spec: SegmentSpec) -> Array:
-    """Return whole numbers from -4 to 4, or 0 to 8 for unsigned types."""
-    low = -4 if spec.dtype.is_signed else 0
-    return generator.integers(low, low + 9, spec.shape).astype(spec.dtype.np)

@@ -17,7 +17,8 @@ from npusim.isa.operand import Access, Space
 from npusim.isa.state import RESET, State
 from npusim.machine.resolve import Resolved, resolve
 from npusim.program.core import Launch
-from npusim.program.program import Program, given_inputs, make_inputs
+from npusim.program.inputs import given_inputs, make_inputs
+from npusim.program.program import Program
 from npusim.program.stream import ValueNeededError
 from npusim.report.model import NotFinitePart, Part, Values
 from npusim.report.not_finite import find_not_finite

@@ -25,8 +25,9 @@ from npusim.machine.timing.engine import LaunchTiming, TimingMachine
 from npusim.machine.timing.l2 import L2State
 from npusim.program.core import CoreKind, Launch
 from npusim.program.discover import find_program
+from npusim.program.inputs import given_inputs, make_inputs
 from npusim.program.macro import Macro
-from npusim.program.program import Program, ProgramMaker, given_inputs, make_inputs
+from npusim.program.program import Program, ProgramMaker
 from npusim.report.model import (
     MODEL_REVISION,
     BoundsPart,

@@ -12,7 +12,8 @@ from npusim.errors import NpusimError
 from npusim.isa.numerics.profile import get_profile
 from npusim.machine.resolve import Resolved, resolve
 from npusim.program.discover import find_program, program_frame
-from npusim.program.program import Program, make_inputs
+from npusim.program.inputs import make_inputs
+from npusim.program.program import Program
 from npusim.program.stream import short_path
 from npusim.report.model import Report, Values
 from npusim.report.simulate import retime

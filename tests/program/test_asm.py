@@ -22,7 +22,8 @@ from npusim.isa.text import parse_instruction
 from npusim.program.asm import asm_text
 from npusim.program.assemble import parse_asm
 from npusim.program.discover import find_program
-from npusim.program.program import Program, ProgramMaker, make_inputs
+from npusim.program.inputs import make_inputs
+from npusim.program.program import Program, ProgramMaker
 from npusim.report.checked import streams_of
 from npusim.report.simulate import run
 

@@ -8,7 +8,7 @@ import pytest
 
 from npusim import Builder, Expected, Pipe, isa, load_chip, program, simulate
 from npusim.errors import ConfigError
-from npusim.program.program import make_inputs
+from npusim.program.inputs import make_inputs
 
 TOY = load_chip("toy")
 

@@ -287,7 +287,7 @@ def test_inputs_decide_parameters():
         (
             {},
             {"other": np.zeros(2, np.float32)},
-            "sized: no parameters follow from the inputs (other float32 of shape (2,)): 'x'",
+            "sized: parameters follow from input x; give it, too",
         ),
     ],
 )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from npusim import components, load_chip, program, simulate
-from npusim.program.program import make_inputs
+from npusim.program.inputs import make_inputs
 
 PATHS = ["l1_to_l0a", "l1_to_l0b", "fill_l1", "l0c_to_ub", "ub_to_l1", "l1_to_ub"]
 PORTS = ["gm_to_ub", "gm_to_l1", "ub_to_gm"]

@@ -1,0 +1,128 @@
+"""Arrays and parameters that a program cannot use are refused before anything runs."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from npusim import load_chip, simulate
+from npusim.errors import ConfigError
+from npusim.report.values_run import FunctionalRun
+
+DEVICE = load_chip("ascend-910b4", overrides={"cores.cube": 2})
+WEIGHTS = np.full(300, 2.0**-9, np.float16)
+MASKED = {"split": "float16", "split_ind": "int16", "compress": "float32", "compress_scalar": "uint16"}
+INVERSES = [f"tri_inv_{method}" for method in ("mxr", "mch", "mbh", "mcs", "vcs", "newton", "dn", "sub16")]
+
+
+def with_one(array, at, value):
+    """Return a copy with another element."""
+    changed = array.copy()
+    changed[at] = value
+    return changed
+
+
+@pytest.fixture
+def refused(monkeypatch):
+    """Return what tells why a program refuses inputs, and fails where a launch ran."""
+
+    def ran(*_):
+        raise AssertionError("a launch ran")
+
+    monkeypatch.setattr(FunctionalRun, "run", ran)
+
+    def why(name, inputs=None, **params):
+        found = set()
+        for timing_only in (False, True):
+            with pytest.raises(ConfigError) as caught:
+                simulate(name, DEVICE, inputs=inputs, timing_only=timing_only, **params)
+            found.add(str(caught.value))
+        (text,) = found
+        return text
+
+    return why
+
+
+@pytest.mark.parametrize("name", MASKED)
+def test_masks_hold_zeros_and_ones(refused, name):
+    """Another number would be counted as so many elements."""
+    for value in (2, -1, 127):
+        mask = np.array([0, 1, 0, value, 1, value], np.int8)
+        text = refused(name, {"x": np.ones(6, MASKED[name]), "mask": mask})
+        assert text == f"{name}: input mask must hold zeros and ones, but element 3 is {value}"
+
+
+@pytest.mark.parametrize("name", ["topp", "topp_vec", "weighted_sample"])
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf, -1.0, -0.0])
+def test_weights(refused, name, value):
+    what = "weights" if name == "weighted_sample" else "probabilities"
+    text = refused(name, {"x": with_one(WEIGHTS, 7, value)})
+    assert text == f"{name}: input x: {what} must be finite and 0 or more, but element 7 is {value}"
+
+
+@pytest.mark.parametrize("name", ["topp", "topp_vec"])
+def test_no_probability(refused, name):
+    text = refused(name, {"x": np.zeros(5, np.float16)})
+    assert text == f"{name}: input x: one probability or more must be above 0, but all are 0"
+
+
+def test_whole_weights(refused):
+    text = refused("weighted_sample", {"x": np.array([1, -1], np.int8)})
+    assert text == "weighted_sample: input x: weights must be finite and 0 or more, but element 1 is -1"
+    text = refused("weighted_sample", {"x": np.full(16_909_321, 127, np.int8)})
+    rule = "weights must add up to less than 2^31"
+    assert text == f"weighted_sample: input x: {rule}, but add up to 2147483767"
+
+
+@pytest.mark.parametrize("name", INVERSES)
+def test_matrices_are_strictly_triangular(refused, name):
+    a = np.zeros((9, 32, 32), np.float16)
+    for at, value, words in (
+        ((0, 0, 0), 1, "0 has 1 in row 0, column 0"),
+        ((8, 5, 2), np.nan, "8 has nan in row 5, column 2"),
+    ):
+        text = refused(name, {"a": with_one(a, at, value)}, triangle="upper")
+        assert text == (
+            f"{name}: input a: matrix {words}, but must be strictly upper triangular; "
+            f"the identity is not part of it"
+        )
+    text = refused(name, {"a": with_one(a, (8, 2, 5), 1)}, triangle="lower")
+    assert "matrix 8 has 1 in row 2, column 5, but must be strictly lower" in text
+
+
+@pytest.mark.parametrize("name", INVERSES)
+def test_matrices_that_no_memory_holds(refused, name):
+    text = refused(name, batch=10**12, n=32)
+    assert text == (
+        f"{name}: batch=1000000000000: ascend-910b4 has 34,359,738,368 bytes of global memory, "
+        f"which is less than so many matrices of n=32"
+    )
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_scales_are_finite(refused, value):
+    for name in INVERSES:
+        assert refused(name, scale=value) == f"{name}: scale={value}: input should be a finite number"
+    assert refused("tri_inv_newton", start=value).endswith("input should be a finite number")
+
+
+def test_a_start_that_the_type_does_not_hold(refused):
+    assert refused("tri_inv_newton", start=1e5) == "tri_inv_newton: 100000 is too large for float16; use less"
+
+
+@pytest.mark.parametrize("name", ["radix_sort", "scan_batch", "topk_vec", "sort_vec", "topp"])
+def test_inputs_by_another_name(refused, name):
+    assert refused(name, {"xs": WEIGHTS}) == f"{name}: no input xs; did you mean x?; inputs: x"
+
+
+def test_inputs_that_are_no_arrays(refused):
+    assert refused("topk", {"x": [1.0, 2.0]}) == "topk: input x must be a NumPy array, not list"
+    assert (
+        refused("seg_sum", {"offsets": None}) == "seg_sum: input offsets must be a NumPy array, not NoneType"
+    )
+
+
+def test_too_few_extents(refused):
+    text = refused("scan_batch", {"x": np.ones(5, np.float16)})
+    what = "x float16 of shape (5,)"
+    assert text == f"scan_batch: no parameters follow from the inputs ({what}): too few extents"
