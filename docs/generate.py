@@ -6,6 +6,7 @@ calls it. Nothing of it is kept in the repository.
 
 from __future__ import annotations
 
+import dataclasses
 import inspect
 import shutil
 from collections.abc import Iterator, Mapping
@@ -114,6 +115,8 @@ def api_page() -> str:
             continue
         kind = "class" if inspect.isclass(thing) else "function"
         members = ["   :members:"] if kind == "class" else []
+        if dataclasses.is_dataclass(thing) and any(map(dataclasses.is_dataclass, thing.__bases__)):
+            members.append("   :inherited-members:")
         lines += ["```{eval-rst}", f".. auto{kind}:: npusim.{name}", *members, "```", ""]
     return "\n".join(lines)
 

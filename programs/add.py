@@ -30,7 +30,7 @@ def add(
     cores: NonNegativeInt = 0,
     l2_bypass: bool = False,
 ) -> None:
-    """Add two arrays of n elements on all vector cores, or on so many.
+    """Add two arrays of n elements on all vector cores, or on `cores` of them.
 
     A core takes pieces of `piece` bytes of each array with `buffers` pieces under way. `place=packed` lays
     the pieces one behind the other in the unified buffer, where both sources of a repeat may lie in the same

@@ -22,7 +22,7 @@ def cast(
     buffers: Literal[1, 2] = 2,
     cores: NonNegativeInt = 0,
 ) -> None:
-    """Convert n halves to floats on all vector cores, or on so many.
+    """Convert n halves to floats on all vector cores, or on `cores` of them.
 
     A core takes pieces of `piece` bytes of halves with `buffers` pieces under way. Every half is a float, so
     the result is exact; infinities and NaN stay what they are.

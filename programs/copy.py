@@ -24,7 +24,7 @@ def copy(
     cores: NonNegativeInt = 0,
     l2_bypass: bool = False,
 ) -> None:
-    """Copy n elements through the unified buffers of all vector cores, or of so many.
+    """Copy n elements through the unified buffers of all vector cores, or of `cores` of them.
 
     A core copies its share in pieces of `piece` bytes with `buffers` pieces under way. Bits are copied, so
     NaN and infinities stay as they are. With `l2_bypass` the loads do not stay in L2.
