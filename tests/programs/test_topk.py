@@ -2,26 +2,15 @@
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 import pytest
+from key_order import rank
 
 from npusim import load_chip, simulate
 from npusim.errors import ConfigError
 
 DEVICE = load_chip("ascend-910b4", overrides={"cores.cube": 2})
 TILE = 32 * 32
-
-
-def rank(value, bits):
-    """Return what the documented order compares: -0 lies below +0, NaN beyond the infinities."""
-    if not isinstance(value, float):
-        return value
-    if math.isnan(value):
-        magnitude = bits & 0x7FFF
-        return (1, magnitude) if bits < 0x8000 else (-1, -magnitude)
-    return (0, value, math.copysign(1.0, value))
 
 
 def check(x, top, **params):
