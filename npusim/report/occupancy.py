@@ -8,12 +8,9 @@ count.
 
 from __future__ import annotations
 
-import json
 import os
-import zipfile
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -24,6 +21,7 @@ from npusim.isa.operand import Access, Pipe, Space
 from npusim.isa.state import RESET
 from npusim.machine.timing.account import Cause
 from npusim.machine.timing.engine import LaunchTiming
+from npusim.report.array_file import open_arrays, save_arrays
 from npusim.report.model import Report
 
 SCHEMA = "npusim.occupancy/1"
@@ -58,13 +56,12 @@ class Occupancy:
 
     def save(self, file: str | os.PathLike[str]) -> None:
         """Write a compressed `.npz` file."""
-        head = {"schema": SCHEMA, "program": self.program, "chip": self.chip, "clock_mhz": self.clock_mhz}
-        text = json.dumps(head | {"sizes": self.sizes, "depths": self.depths})
-        arrays: dict[str, Any] = {"head": np.frombuffer(text.encode(), np.uint8), "edges": self.edges}
+        head = {"program": self.program, "chip": self.chip, "clock_mhz": self.clock_mhz}
+        head |= {"sizes": self.sizes, "depths": self.depths}
+        arrays = {"edges": self.edges}
         arrays |= {f"buffer.{name}": values for name, values in self.buffers.items()}
         arrays |= {f"queue.{name}": values for name, values in self.queues.items()}
-        with open(file, "wb") as out:
-            np.savez_compressed(out, **arrays)
+        save_arrays(file, SCHEMA, head, arrays)
 
 
 def load_occupancy(file: str | os.PathLike[str]) -> Occupancy:
@@ -72,21 +69,13 @@ def load_occupancy(file: str | os.PathLike[str]) -> Occupancy:
 
     Raises `ConfigError` where it is no such file.
     """
-    try:
-        with open(file, "rb") as opened, np.load(opened, allow_pickle=False) as data:
-            head = json.loads(bytes(data["head"]).decode())
-            if head.pop("schema") != SCHEMA:
-                raise ValueError("another schema")
-            return Occupancy(
-                edges=data["edges"],
-                buffers={name: data[f"buffer.{name}"] for name in head["sizes"]},
-                queues={name: data[f"queue.{name}"] for name in head["depths"]},
-                **head,
-            )
-    except (OSError, EOFError, ValueError, KeyError, TypeError, zipfile.BadZipFile) as error:
-        raise ConfigError(
-            f"{os.fspath(file)}: holds no occupancy of npusim; run the program again"
-        ) from error
+    with open_arrays(file, SCHEMA, "occupancy") as (head, data):
+        return Occupancy(
+            edges=data["edges"],
+            buffers={name: data[f"buffer.{name}"] for name in head["sizes"]},
+            queues={name: data[f"queue.{name}"] for name in head["depths"]},
+            **head,
+        )
 
 
 def occupancy(report: Report, cores: Sequence[str] = (), bins: int = BINS) -> Occupancy:

@@ -7,9 +7,7 @@ count.
 
 from __future__ import annotations
 
-import json
 import os
-import zipfile
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -19,6 +17,7 @@ from npusim.errors import ConfigError
 from npusim.isa.instruction import Array
 from npusim.machine.timing.account import Cause, Moves, Spans
 from npusim.machine.timing.engine import LaunchTiming
+from npusim.report.array_file import open_arrays, save_arrays
 from npusim.report.flows import Flows, flows_of
 from npusim.report.model import Report
 
@@ -129,15 +128,12 @@ class Timeline:
         head = {
             f.name: getattr(self, f.name) for f in fields(self) if f.name not in ("spans", "flows", "moves")
         }
-        text = json.dumps({"schema": SCHEMA, **head}, separators=(",", ":"))
         columns = {
             f"{part}.{f.name}": getattr(getattr(self, part), f.name)
             for part, kind in _PARTS.items()
             for f in fields(kind)
         }
-        with open(file, "wb") as out:
-            arrays: dict[str, Any] = {"head": np.frombuffer(text.encode(), np.uint8), **columns}
-            np.savez_compressed(out, **arrays)
+        save_arrays(file, SCHEMA, head, columns)
 
 
 _PARTS: dict[str, Any] = {"spans": SpanColumns, "flows": FlowColumns, "moves": MoveColumns}
@@ -148,19 +144,13 @@ def load_timeline(file: str | os.PathLike[str]) -> Timeline:
 
     Raises `ConfigError` where it is no such file.
     """
-    try:
-        with open(file, "rb") as opened, np.load(opened, allow_pickle=False) as data:
-            head = json.loads(bytes(data["head"]).decode())
-            if head.pop("schema") != SCHEMA:
-                raise ValueError("another schema")
-            head["launches"] = [(name, start, cycles) for name, start, cycles in head["launches"]]
-            parts = {
-                part: kind(**{f.name: data[f"{part}.{f.name}"] for f in fields(kind)})
-                for part, kind in _PARTS.items()
-            }
-            return Timeline(**head, **parts)
-    except (OSError, EOFError, ValueError, KeyError, TypeError, zipfile.BadZipFile) as error:
-        raise ConfigError(f"{os.fspath(file)}: holds no spans of npusim; run the program again") from error
+    with open_arrays(file, SCHEMA, "spans") as (head, data):
+        head["launches"] = [(name, start, cycles) for name, start, cycles in head["launches"]]
+        parts = {
+            part: kind(**{f.name: data[f"{part}.{f.name}"] for f in fields(kind)})
+            for part, kind in _PARTS.items()
+        }
+        return Timeline(**head, **parts)
 
 
 def kept_spans(report: Report) -> bool:
