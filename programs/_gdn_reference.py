@@ -29,7 +29,9 @@ def recurrent(
     group = shape.heads // shape.key_heads
     q, k = (np.repeat(given[name], group, axis=1) for name in ("q", "k"))
     v, beta = given["v"], given["beta"]
-    keep = np.exp(given["g"]) if gate else np.ones_like(beta)
+    keep = np.ones_like(beta)
+    if gate:  # of a gate of minus infinity the exponential is finite, but what the chunk makes of it is not
+        keep = np.exp(np.where(np.isfinite(given["g"]), given["g"], np.nan))
     _spread_lost(shape, q, k, v, beta, keep)
     outputs = np.zeros(v.shape)
     reach = np.zeros(v.shape)

@@ -33,12 +33,15 @@ class Values(Part):
     ok: bool | None
     """Whether every element is within its tolerance; null where nothing was checked."""
     max_abs_error: float | None
+    """Largest error of the elements that were compared; null where it is infinite or there are none."""
     max_ulp: float | None
     """Largest error in units in the last place of the output type."""
     mismatches: int | None
     """Elements outside their tolerance."""
     tolerance: float | None
-    """Largest tolerance that an element was given."""
+    """Largest tolerance of the elements that were compared; null where there are none."""
+    not_compared: int | None = None
+    """Elements of which the reference cannot say what they should be: their tolerance is infinite."""
 
 
 class NotFinite(Part):

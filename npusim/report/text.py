@@ -104,17 +104,24 @@ def values_words(values: Values, *, computed: bool) -> str:
     """Say in a few words how outputs compare with the reference."""
     if not values.checked:
         return "computed, with no reference to compare them with" if computed else "not computed"
-    assert values.tolerance is not None
+    if values.tolerance is None:
+        return "no element compared, since the reference cannot say what is right"
+    lost = values.not_compared or 0
+    rest = (
+        f"; {_count(lost, 'element')} not compared, since the reference cannot say what is right"
+        if lost
+        else ""
+    )
     if values.max_abs_error == 0:
-        return "ok: every element equals the reference"
+        return f"ok: every {'other ' if lost else ''}element equals the reference{rest}"
     error = _size(values.max_abs_error)
     # beside a sum that cancels to almost nothing the unit is tiny, and a count of units tells nobody anything
     few = values.max_ulp is not None and values.max_ulp <= _TELLING_ULPS
     ulp = f" ({_size(values.max_ulp)} ulp)" if values.max_ulp is not None and few else ""
     largest = f"largest error {error}{ulp}, tolerance {_size(values.tolerance)}"
     if values.ok:
-        return f"ok: {largest}"
-    return f"WRONG: {_count(values.mismatches or 0, 'element')} outside the tolerance; {largest}"
+        return f"ok: {largest}{rest}"
+    return f"WRONG: {_count(values.mismatches or 0, 'element')} outside the tolerance; {largest}{rest}"
 
 
 def not_finite_words(found: NotFinitePart, clock_mhz: int) -> str:

@@ -22,8 +22,9 @@ NOT_CHECKED = Values(
 def compare(program: Program, inputs: Mapping[str, Array], outputs: Mapping[str, Array]) -> Values:
     """Return how far the outputs are from what the program's reference expects.
 
-    NaN is right where NaN is expected, an infinity where the same infinity is. Raises `ConfigError` where the
-    reference names an output that does not exist, or gives another shape.
+    NaN is right where NaN is expected, an infinity where the same infinity is; what has an infinite tolerance
+    is not compared. Raises `ConfigError` where the reference names an output that does not exist, or gives
+    another shape.
     """
     if program.reference is None:
         return NOT_CHECKED
@@ -35,7 +36,7 @@ def compare(program: Program, inputs: Mapping[str, Array], outputs: Mapping[str,
             f"{type(expected).__name__}"
         )
     worst = worst_ulp = widest = 0.0
-    mismatches = 0
+    mismatches = not_compared = 0
     for name, wanted in expected.items():
         if name not in outputs:
             raise ConfigError(f"{program.name}: the reference names {name}, which is no output")
@@ -45,16 +46,19 @@ def compare(program: Program, inputs: Mapping[str, Array], outputs: Mapping[str,
                 f"{program.name}: the reference gives {name} the shape {wanted.value.shape}, "
                 f"the program {outputs[name].shape}"
             )
-        error, ulp, tolerance, wrong = _compare(outputs[name].ravel(), wanted)
+        error, ulp, tolerance, wrong, left_out = _compare(outputs[name].ravel(), wanted)
         worst, worst_ulp, widest = max(worst, error), max(worst_ulp, ulp), max(widest, tolerance)
         mismatches += wrong
+        not_compared += left_out
+    compared = sum(outputs[name].size for name in expected) > not_compared
     return Values(
         checked=True,
         ok=mismatches == 0,
-        max_abs_error=worst,
-        max_ulp=worst_ulp,
+        max_abs_error=worst if compared else None,
+        max_ulp=worst_ulp if compared else None,
         mismatches=mismatches,
-        tolerance=widest,
+        tolerance=widest if compared else None,
+        not_compared=not_compared,
     )
 
 
@@ -70,14 +74,21 @@ def _check_expected(program: str, name: str, wanted: object) -> None:
         raise ConfigError(f"{program}: the tolerance of {name} must be numbers of 0 or more, and no NaN")
 
 
-def _compare(got: Array, wanted: Expected) -> tuple[float, float, float, int]:
+def _compare(got: Array, wanted: Expected) -> tuple[float, float, float, int, int]:
+    """Return the largest error, also in units, and tolerance, how many elements are wrong, and how many have
+    an infinite tolerance, which are left out of everything else.
+    """
     value = wanted.value.ravel()
     limit = np.broadcast_to(wanted.tolerance, wanted.value.shape).reshape(-1)
-    error = ulp = 0.0
-    wrong = 0
+    error = ulp = widest = 0.0
+    wrong = left_out = 0
     for start in range(0, got.size, _CHUNK):
         part = slice(start, start + _CHUNK)
-        a, b = got[part], value[part]
+        a, b, most = got[part], value[part], limit[part]
+        known = np.isfinite(most)
+        if not known.all():
+            left_out += int(most.size - np.count_nonzero(known))
+            a, b, most = a[known], b[known], most[known]
         if a.dtype.kind in "iub" and b.dtype.kind in "iub":
             difference = np.abs(a.astype(object) - b.astype(object)) if a.itemsize == 8 else _gap(a, b)
             unit = np.ones(1)
@@ -87,11 +98,12 @@ def _compare(got: Array, wanted: Expected) -> tuple[float, float, float, int]:
                 difference = np.where((x == y) | (np.isnan(x) & np.isnan(y)), 0.0, np.abs(x - y))
             difference = np.where(np.isnan(difference), np.inf, difference)
             unit = _ulp(y, got.dtype)
-        wrong += int(np.count_nonzero(difference > limit[part]))
+        wrong += int(np.count_nonzero(difference > most))
         if difference.size:
             error = max(error, float(difference.max()))
             ulp = max(ulp, float((difference / unit).max()))
-    return error, ulp, float(limit.max()) if limit.size else 0.0, wrong
+            widest = max(widest, float(most.max()))
+    return error, ulp, widest, wrong, left_out
 
 
 def _in_range(value: Array, dtype: np.dtype) -> Array:

@@ -146,3 +146,14 @@ def test_bad_parameters_are_refused(params, message):
     with pytest.raises(ConfigError) as raised:
         layer(**params)
     assert str(raised.value) == message
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+def test_a_gate_that_is_not_finite(value):
+    """It takes its own head of its own sequence with it, and no other."""
+    g = np.full((70, 2), -0.1, np.float32)
+    g[3, 1] = value
+    sizes = {"heads": 2, "key_heads": 1, "key_dim": 16, "value_dim": 16}
+    report = simulate("gdn_layer", "toy", inputs={"g": g}, lengths="50,20", **sizes)
+    assert report.values.ok
+    assert report.values.not_compared == 50 * 16 + 16 * 16

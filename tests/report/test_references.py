@@ -7,6 +7,7 @@ import pytest
 
 from npusim import Builder, Expected, Pipe, isa, program, simulate
 from npusim.errors import ConfigError
+from npusim.report.text import values_words
 
 ONES = np.ones(8, np.float32)
 
@@ -112,3 +113,23 @@ def test_a_stream_function_without_a_yield():
         "launch empty: core0.vec0: forgot must yield instructions or return a list of them, not NoneType; "
         "is a yield missing?"
     )
+
+
+def test_what_the_reference_cannot_say_is_not_compared():
+    """Infinities of the program are no error there, and an infinite tolerance says nothing of the others."""
+    wanted = np.array([9, 9, 1, 1, 1, 1, 1, 1.25])
+    open_at_two = np.array([np.inf, np.inf, 0, 0, 0, 0, 0, 0.5])
+    given = np.array([np.inf, np.nan, *[1] * 6], np.float32)
+    values = simulate(copied(lambda _: {"y": Expected(wanted, open_at_two)}, value=given), "toy").values
+    assert (values.ok, values.not_compared, values.max_abs_error, values.tolerance) == (True, 2, 0.25, 0.5)
+    why = "2 elements not compared, since the reference cannot say what is right"
+    assert values_words(values, computed=True) == f"ok: largest error 0.25, tolerance 0.5; {why}"
+    values = simulate(copied(lambda _: {"y": Expected(wanted, np.minimum(open_at_two, 1))}), "toy").values
+    assert (values.ok, values.not_compared, values.mismatches) == (False, 0, 2)
+
+
+def test_nothing_compared():
+    values = simulate(copied(lambda _: {"y": Expected(ONES * 3, np.inf)}), "toy").values
+    assert (values.ok, values.not_compared, values.max_abs_error, values.tolerance) == (True, 8, None, None)
+    words = "no element compared, since the reference cannot say what is right"
+    assert values_words(values, computed=True) == words
