@@ -14,11 +14,14 @@ import numpy as np
 from npusim import Builder, Kernel, Macro, isa
 from npusim.errors import ConfigError
 from npusim.isa.dtype import element_type
+from npusim.units import grouped
 
 from ._kept import Kept
 
 Down = Literal["copies", "strides"]
 Across = Literal["blocks", "scalar"]
+On = Literal["cube", "vector", "both"]
+"""Which cores have a part in a stage."""
 Steps = Generator[isa.Instruction | Macro, Any, None]
 
 PITCH = 65535
@@ -102,19 +105,30 @@ class Shape:
             )
 
 
-def lengths_of(name: str, sequences: int, length: int, lengths: str) -> tuple[int, ...]:
+def lengths_of(name: str, sequences: int, length: int, lengths: str, most: int) -> tuple[int, ...]:
     """Return the lengths of the sequences: numbers with commas, or `sequences` of `length` tokens.
 
-    Raises `ConfigError` for lengths that are no numbers of 1 or more.
+    Raises `ConfigError` for lengths that are no numbers of 1 or more, and for more than `most` tokens,
+    which is what memory holds.
     """
+
+    def check(tokens: int) -> None:
+        if tokens > most:
+            raise ConfigError(
+                f"{name}: memory holds {grouped(most)} tokens of so many heads at most, not {grouped(tokens)}"
+            )
+
     if not lengths:
+        check(sequences * length)
         return (length,) * sequences
     words = lengths.split(",")
     if not all(word.strip().isdecimal() and int(word) > 0 for word in words):
         raise ConfigError(
             f"{name}: lengths={lengths}: numbers of 1 or more with commas are needed, as 100,37"
         )
-    return tuple(int(word) for word in words)
+    found = tuple(int(word) for word in words)
+    check(sum(found))
+    return found
 
 
 class Layer:
@@ -206,6 +220,7 @@ class Stage(Protocol):
     """A part of the layer: what each kind of core does in it. A stage may leave one of them out."""
 
     name: str
+    on: On
 
     def cube(self, c: Kernel) -> Iterator[isa.Instruction | Macro]:
         """Yield the work of a cube core."""
@@ -220,6 +235,8 @@ class MixedStage:
     """What cores of both kinds share in the launch of a stage: the layer, and the instructions that come
     back. The two vector cores of a group differ in the rows that they have, so each has recipes of its own.
     """
+
+    on: On = "both"
 
     def __init__(self, layer: Layer) -> None:
         self._layer = layer

@@ -137,6 +137,11 @@ def places(
         tokens, parts = batch // heads * n, ()
     else:
         parts = _lengths(name, lengths)
+        if 2 * sum(parts) * heads * n > room:
+            raise ConfigError(
+                f"{name}: lengths={lengths}: {k.chip.name} has {grouped(room)} bytes of global memory, which "
+                f"is less than so many tokens of {heads} heads"
+            )
         chunks, tokens = [], 0
         for length in parts:
             chunks += [(tokens + at, min(n, length - at)) for at in range(0, length, n)]

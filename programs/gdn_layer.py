@@ -55,20 +55,18 @@ def gdn_layer(
     meet between them (`fused`). Mapping and order of steps are those of the published kernels; `down` and
     `across` say how vector cores spread a row and a column over a tile.
     """
+    most = (k.chip.hbm.size_gib << 30) // (2 * heads * value_dim)
     shape = Shape(
-        lengths_of("gdn_layer", sequences, length, lengths), heads, key_heads, chunk, key_dim, value_dim
+        lengths_of("gdn_layer", sequences, length, lengths, most), heads, key_heads, chunk, key_dim, value_dim
     )
     shape.check("gdn_layer")
     layer = Layer(k, shape, dtype, gate=gate, down=down, across=across)
-    per_cube = k.chip.cores.vector_per_cube
     inversion = Inverse(k, layer, inverse, reuse, overflow)
-    middle: list[Stage] = [Weighted(layer), Recurrence(layer), Output(layer)]
-    if fused:
-        _launch_together(
-            k, layer, overflow, [Prepare(layer, per_cube), KeyProducts(layer), inversion, *middle]
-        )
-    else:
-        _launch_apart(k, layer, overflow, Prepare(layer, per_cube), KeyProducts(layer), inversion, middle)
+    after: list[Stage] = [Weighted(layer), Recurrence(layer), Output(layer)]
+    prepare = Prepare(layer, k.chip.cores.vector_per_cube)
+    stages: list[Stage] = [prepare, KeyProducts(layer), inversion, *after]
+    launch = _launch_together if fused else _launch_apart
+    launch(k, layer, overflow, stages)
 
     @k.reference
     def expected(inputs: Mapping[str, np.ndarray]) -> dict[str, Expected]:
@@ -76,24 +74,16 @@ def gdn_layer(
         return recurrent(inputs, shape, unit, gate=gate)
 
 
-def _launch_apart(
-    k: Builder,
-    layer: Layer,
-    overflow: Overflow,
-    prepare: Prepare,
-    products: KeyProducts,
-    inversion: Inverse,
-    middle: list[Stage],
-) -> None:
-    per_cube = k.chip.cores.vector_per_cube
-    vector = _alone(prepare.vector, overflow)
-    k.launch(prepare.name, vector=vector, blocks=layer.cores * per_cube)
-    mixed: list[Stage] = [products, *middle]
-    for stage in mixed:
+def _launch_apart(k: Builder, layer: Layer, overflow: Overflow, stages: list[Stage]) -> None:
+    """Launch one stage after the other, each on the kinds of cores that have a part in it."""
+    for stage in stages:
         cube, vector = _alone(stage.cube, overflow), _alone(stage.vector, overflow)
-        k.launch(stage.name, cube=cube, vector=vector, blocks=layer.cores)
-        if stage is products:
-            k.launch(inversion.name, cube=inversion.cube, blocks=layer.cores)
+        if stage.on == "both":
+            k.launch(stage.name, cube=cube, vector=vector, blocks=layer.cores)
+        elif stage.on == "cube":
+            k.launch(stage.name, cube=cube, blocks=layer.cores)
+        else:
+            k.launch(stage.name, vector=vector, blocks=layer.cores * k.chip.cores.vector_per_cube)
 
 
 def _alone(stream: Stream, overflow: Overflow) -> Stream:

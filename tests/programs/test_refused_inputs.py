@@ -99,6 +99,17 @@ def test_matrices_that_no_memory_holds(refused, name):
     )
 
 
+def test_tokens_that_no_memory_holds(refused):
+    for params in ({"length": 10**12, "sequences": 10**12}, {"lengths": "1,999999999999999999999999"}):
+        tokens = "1,000,000,000,000,000,000,000,000"
+        text = refused("gdn_layer", heads=4, value_dim=128, **params)
+        rule = "memory holds 33,554,432 tokens of so many heads at most"
+        assert text == f"gdn_layer: {rule}, not {tokens}"
+    text = refused("tri_inv_mxr", layout="seq_first", heads=2, lengths="9999999999", n=16)
+    room = "ascend-910b4 has 34,359,738,368 bytes of global memory"
+    assert text == (f"tri_inv_mxr: lengths=9999999999: {room}, which is less than so many tokens of 2 heads")
+
+
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])
 def test_scales_are_finite(refused, value):
     for name in INVERSES:
