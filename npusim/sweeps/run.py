@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -14,7 +14,7 @@ from npusim.sweeps.effects import Effect, effects
 from npusim.sweeps.plan import Plan, make_plan
 from npusim.sweeps.rows import Row, columns
 from npusim.sweeps.space import Space, read_space
-from npusim.sweeps.store import RowStore
+from npusim.sweeps.store import RowStore, read_record
 from npusim.sweeps.table import Table
 
 Progress = Callable[[int, int, int], None]
@@ -80,8 +80,14 @@ def sweep(
         if resume:
             raise ConfigError("sweep: resume needs the folder with the rows; name it as output")
         return _finish(plan, names, _collect(plan, None, backend, jobs, client, progress), resumed=0)
-    with closing(RowStore(output, names, resume=resume)) as store:
-        _check_known(plan, store, os.fspath(output))
+    shown = os.fspath(output)
+    if "search" in read_record(output):
+        raise ConfigError(
+            f"{shown}: is the folder of a search; go on with npusim search --resume, or name a new folder"
+        )
+    with closing(
+        RowStore(output, names, resume=resume, check=lambda rows: _check_known(plan, rows, shown))
+    ) as store:
         resumed = len(store.rows)
         record = {
             "space": plan.space.model_dump(mode="json", by_alias=True),
@@ -96,12 +102,12 @@ def sweep(
     return found
 
 
-def _check_known(plan: Plan, store: RowStore, shown: str) -> None:
+def _check_known(plan: Plan, rows: Sequence[Row], shown: str) -> None:
     known = {point.key for point in plan.points}
-    others = sum(row["point"] not in known for row in store.rows)
+    others = sum(row["point"] not in known for row in rows)
     if others:
         raise ConfigError(
-            f"{shown}: {others} of {len(store.rows)} rows are no points of this space, program and model; "
+            f"{shown}: {others} of {len(rows)} rows are no points of this space, program and model; "
             f"name a new folder"
         )
 

@@ -20,7 +20,7 @@ _ENUMERATED = 100_000
 """Combinations up to which those that are left are looked through."""
 
 
-def check_search(trials: int, seed: int, sampler: str) -> None:
+def check_search(trials: int, seed: int, sampler: str, jobs: int) -> None:
     """Raise `ConfigError` for settings of a search that cannot be, and where Optuna is not installed."""
     known = get_args(Sampler)
     if sampler not in known:
@@ -28,6 +28,8 @@ def check_search(trials: int, seed: int, sampler: str) -> None:
         raise ConfigError(f"search: no sampler {sampler!r}{near}")
     if trials < 1:
         raise ConfigError(f"search: trials must be 1 or more, not {trials}")
+    if jobs < 1:  # the points chosen at a time: no count of cores stands for it, or hosts would differ
+        raise ConfigError(f"search: jobs must be 1 or more, not {jobs}")
     if not 0 <= seed < 2**32:
         raise ConfigError(f"search: seed must be 0 to {2**32 - 1:,}, not {seed}")
     if importlib.util.find_spec("optuna") is None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from npusim.errors import ConfigError
-from npusim.sweeps.backends import check_backend, run_points
+from npusim.sweeps.backends import run_points
 from npusim.sweeps.goals import Goals, front_of
 from npusim.sweeps.plan import Grid, Point, make_grid
 from npusim.sweeps.rows import Row, columns
@@ -82,8 +82,7 @@ def search(
     before, takes the rows that are there, and may have more trials. Needs `npusim[search]`. Raises
     `ConfigError` for a space, a formula or a folder that cannot be used, before anything runs.
     """
-    check_backend("loky", jobs)
-    check_search(trials, seed, sampler)
+    check_search(trials, seed, sampler, jobs)
     grid = make_grid(read_space(space))
     names = columns(grid)
     goals = Goals([minimize] if isinstance(minimize, str) else list(minimize), grid, names)

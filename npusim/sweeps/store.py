@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import IO, Any
 
@@ -23,11 +23,19 @@ class RowStore:
     kill cut short is dropped.
     """
 
-    def __init__(self, folder: str | os.PathLike[str], columns: Sequence[str], *, resume: bool) -> None:
+    def __init__(
+        self,
+        folder: str | os.PathLike[str],
+        columns: Sequence[str],
+        *,
+        resume: bool,
+        check: Callable[[Sequence[Row]], None] | None = None,
+    ) -> None:
         """Open the folder, and read its rows where `resume` is set.
 
-        Raises `ConfigError` where it cannot be written, holds rows and `resume` is not set, or holds rows
-        with other columns.
+        `check` sees the rows that are there and raises `ConfigError` where they do not belong here. Raises
+        `ConfigError` where the folder cannot be written, holds rows and `resume` is not set, or holds rows
+        with other columns. Whatever is refused, no file in the folder has changed.
         """
         self._shown = os.fspath(folder)
         self._folder = Path(folder)
@@ -36,18 +44,17 @@ class RowStore:
         """Rows that are there, in the order in which they came."""
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
-            self._open(resume)
+            self._open(resume, check)
         except OSError as error:
             reason = (error.strerror or str(error)).lower()
             raise ConfigError(f"{self._shown}: the folder cannot be written: {reason}") from error
 
-    def _open(self, resume: bool) -> None:
-        rows, table = self._folder / ROWS, self._folder / TABLE
+    def _open(self, resume: bool, check: Callable[[Sequence[Row]], None] | None) -> None:
+        rows, table, kept = self._folder / ROWS, self._folder / TABLE, 0
         if rows.exists() and rows.stat().st_size:
             if not resume:
                 raise ConfigError(f"{self._shown}: holds rows of a sweep; add --resume, or name a new folder")
             self.rows, kept = _read(rows, f"{self._shown}/{ROWS}")
-            os.truncate(rows, kept)
         known = set(self._columns)
         for row in self.rows:
             if not set(row) <= known:
@@ -55,6 +62,10 @@ class RowStore:
                 raise ConfigError(
                     f"{self._shown}: holds rows of another space, with a column {other}; name a new folder"
                 )
+        if check is not None:
+            check(self.rows)
+        if rows.exists():
+            os.truncate(rows, kept)
         self._lines: IO[str] = rows.open("a", encoding="utf-8", newline="\n")
         self._table: IO[str] = table.open("w", encoding="utf-8", newline="")
         self._csv = csv.DictWriter(self._table, self._columns, restval="", lineterminator="\n")

@@ -155,6 +155,18 @@ def test_two_at_a_time(folder):
     assert (again.resumed, again.rows) == (7, found.rows)
 
 
+def test_a_sweep_leaves_the_folder_of_a_search_alone(folder):
+    found = npusim.search(SPACE, trials=2, output="out")
+    before = {file.name: file.read_bytes() for file in (folder / "out").iterdir()}
+    with pytest.raises(ConfigError) as error:
+        npusim.sweep(SPACE, output="out", resume=True, backend="sequential")
+    assert str(error.value) == (
+        "out: is the folder of a search; go on with npusim search --resume, or name a new folder"
+    )
+    assert {file.name: file.read_bytes() for file in (folder / "out").iterdir()} == before
+    assert npusim.search(SPACE, trials=2, output="out", resume=True).rows == found.rows
+
+
 def test_rows_of_another_search_are_refused(folder):
     npusim.search(SPACE, trials=2, output="out")
     with pytest.raises(ConfigError) as error:
@@ -201,7 +213,8 @@ DIVIDED = "cannot be worked out: unsupported operand type(s) for /: 'float' and 
         ({"trials": 0}, "search: trials must be 1 or more, not 0"),
         ({"seed": -1}, "search: seed must be 0 to 4,294,967,295, not -1"),
         ({"sampler": "tp"}, "search: no sampler 'tp'; did you mean tpe?"),
-        ({"jobs": 0}, "sweep: jobs must be 1 or more, or -1 for all cores, not 0"),
+        ({"jobs": 0}, "search: jobs must be 1 or more, not 0"),
+        ({"jobs": -1}, "search: jobs must be 1 or more, not -1"),
         ({"resume": True}, "search: resume needs the folder with the rows; name it as output"),
     ],
 )

@@ -228,6 +228,11 @@ def test_a_sweep_goes_on_where_it_stopped(folder, monkeypatch):
     assert not ran
 
 
+def contents(place):
+    """Return what every file of a folder holds."""
+    return {file.name: file.read_bytes() for file in place.iterdir()}
+
+
 def test_a_folder_that_cannot_be_used(folder):
     one_process(SPACE, output="out")
 
@@ -243,6 +248,12 @@ def test_a_folder_that_cannot_be_used(folder):
     assert error_of(SPACE | {"seed": 1}, resume=True) == (
         "out: 24 of 24 rows are no points of this space, program and model; name a new folder"
     )
+    rows = folder / "out" / "rows.jsonl"
+    rows.write_text(rows.read_text(encoding="utf-8") + '{"cut": sho', encoding="utf-8")
+    before = contents(folder / "out")
+    for refused in (SPACE | {"seed": 1}, SPACE | {"axes": SPACE["axes"] | {"run.seed": [3]}}):
+        assert "rows are no points of this space" in error_of(refused, resume=True)
+        assert contents(folder / "out") == before
     wider = SPACE | {"axes": SPACE["axes"] | {"program.part": [64, 128, 256]}}
     assert one_process(wider, output="out", resume=True).resumed == 24
     (folder / "out" / "rows.jsonl").write_text("[]\n", encoding="utf-8")
