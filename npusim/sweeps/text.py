@@ -20,7 +20,7 @@ def sweep_text(found: Sweep, *, next_step: str = "") -> str:
     more = [(len(found.failed), "failed"), (len(found.wrong), "with wrong values")]
     counts += "".join(f", {grouped(n)} {what}" for n, what in more if n)
     if found.resumed:
-        counts += f"; {grouped(found.resumed)} were there before"
+        counts += f"; {grouped(found.resumed)} of them kept from before"
     if found.left_out:
         counts += f"; where leaves out {grouped(found.left_out)}"
     lines = [f"{found.rows[0]['program']}: {len(found.axes)} axes", "", f"rows        {counts}"]
@@ -45,7 +45,7 @@ def search_text(found: Search, *, next_step: str = "") -> str:
     more = [(len(found.failed), "failed"), (len(found.wrong), "with wrong values")]
     counts += "".join(f", {grouped(n)} {what}" for n, what in more if n)
     if found.resumed:
-        counts += f"; {grouped(found.resumed)} were there before"
+        counts += f"; {grouped(found.resumed)} of them kept from before"
     several = len(found.minimized) > 1
     lines = [f"{program}: {', '.join(found.minimized)}, as little as possible", "", f"points      {counts}"]
     if several:

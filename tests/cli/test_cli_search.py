@@ -40,7 +40,7 @@ def test_the_best_is_told(npusim, space, folder):
     ]
     assert lines[-1] == "next        searches/few holds rows.jsonl, rows.csv and sweep.json"
     again = npusim("search", "few.yaml", "-n", "6", "--resume")
-    assert "points      6 of 6 combinations tried; 6 were there before" in again.out
+    assert "points      6 of 6 combinations tried; 6 of them kept from before" in again.out
 
 
 def test_a_front_as_one_json_document(npusim, space):

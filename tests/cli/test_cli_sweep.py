@@ -36,7 +36,7 @@ def test_rows_are_kept_and_told(npusim, space, folder):
         "error: sweeps/few: holds rows of a sweep; add --resume, or name a new folder\n",
     )
     resumed = npusim("sweep", "few.yaml", "-j", "1", "--resume")
-    assert "rows        4 points: 4 ran; 4 were there before" in resumed.out
+    assert "rows        4 points: 4 ran; 4 of them kept from before" in resumed.out
 
 
 def test_a_sweep_is_drawn(npusim, space, folder):
