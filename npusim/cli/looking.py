@@ -27,7 +27,7 @@ def trace(
     run: RunName,
     form: Annotated[
         Format | None,
-        typer.Option("--format", help="chrome (JSON) or perfetto (needs npusim[perfetto])."),
+        typer.Option("--format", help="chrome (JSON) or perfetto (needs the package perfetto)."),
     ] = None,
     output: Annotated[
         str | None,

@@ -8,9 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import typer
 
 import npusim as package
 from npusim import load_chip
+from npusim.cli.entry import app
 from npusim.config.find import chip_names
 from npusim.config.resolved import resolved_yaml
 from npusim.config.schema import chip_schema
@@ -26,6 +28,21 @@ Npusim = Callable[..., Any]
 
 def test_version(npusim: Npusim) -> None:
     assert npusim("--version") == (0, f"npusim {package.__version__}\n", "")
+
+
+def test_help_shows_its_words_whole(npusim: Npusim, monkeypatch: pytest.MonkeyPatch) -> None:
+    # Rich takes [words] in brackets for markup and drops them
+    monkeypatch.setenv("COLUMNS", "200")
+
+    def texts(command: Any, path: tuple[str, ...] = ()) -> None:
+        shown = " ".join(npusim(*path, "--help").out.split())
+        for param in command.params:
+            for word in (getattr(param, "help", None) or "").split():
+                assert word in shown, (path, word)
+        for name, inner in getattr(command, "commands", {}).items():
+            texts(inner, (*path, name))
+
+    texts(typer.main.get_command(app))
 
 
 # ---- check -------------------------------------------------------------------------------------------------
