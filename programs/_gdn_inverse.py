@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from npusim import Builder, Kernel, Macro, isa
 
-from ._gdn import Layer
+from ._gdn import Layer, On
 from ._tri import Overflow, identity, places
 from ._tri_chain import FRACTAL
 from ._tri_cube import Setup, chains, merge_blocks, pair, product_blocks
@@ -25,6 +25,7 @@ class Inverse:
     """
 
     name = "gdn_tril"
+    on: On = "cube"
 
     def __init__(self, k: Builder, layer: Layer, method: Method, reuse: bool, overflow: Overflow) -> None:
         shape, kind = layer.shape, layer.dtype

@@ -8,7 +8,7 @@ from npusim import Kernel, Macro, Pipe, isa
 from npusim.program.core import LaunchKind
 from npusim.units import BLOCK_BYTES, align_up, ceil_div
 
-from ._gdn import Layer, Steps
+from ._gdn import Layer, On, Steps
 from ._gdn_vector import Arrivals, Recipe, load_rows
 from ._kept import Kept
 
@@ -21,6 +21,7 @@ class Prepare:
     """
 
     name = "gdn_prepare"
+    on: On = "vector"
 
     def __init__(self, layer: Layer, per_cube: int) -> None:
         self._layer, self._per_cube = layer, per_cube

@@ -81,7 +81,7 @@ def _launch_apart(k: Builder, layer: Layer, overflow: Overflow, stages: list[Sta
         if stage.on == "both":
             k.launch(stage.name, cube=cube, vector=vector, blocks=layer.cores)
         elif stage.on == "cube":
-            k.launch(stage.name, cube=cube, blocks=layer.cores)
+            k.launch(stage.name, cube=stage.cube, blocks=layer.cores)  # switches by itself
         else:
             k.launch(stage.name, vector=vector, blocks=layer.cores * k.chip.cores.vector_per_cube)
 
