@@ -31,13 +31,17 @@ def queues(found: Occupancy, ax: Axes) -> Axes:
 
 
 def _strips(found: Occupancy, rows: dict[str, Array], ax: Axes, unit: str, most: float) -> Axes:
+    from matplotlib.ticker import MaxNLocator
+
     us = found.edges / found.clock_mhz
     if rows:
         drawn = ax.pcolormesh(
             us, np.arange(len(rows) + 1), np.array([*rows.values()]), cmap="Blues", vmin=0, vmax=most
         )
         drawn.set_rasterized(True)
-        ax.get_figure().colorbar(drawn, ax=ax, label=unit, pad=0.02)  # type: ignore[union-attr]  # axes in a figure
+        ax.get_figure().colorbar(  # type: ignore[union-attr]  # axes in a figure
+            drawn, ax=ax, label=unit, pad=0.02, ticks=MaxNLocator(5, integer=True)
+        )
     ax.hlines(np.arange(1, len(rows)), us[0], us[-1], color="0.8", linewidth=0.6)
     ax.set_yticks(np.arange(len(rows)) + 0.5, list(rows))
     ax.set_ylim(len(rows) or 1, 0)
