@@ -371,3 +371,13 @@ def test_a_wrong_inverse_is_noticed():
     wrong = exact(a).copy()
     wrong[0, 3, 9] += 0.01
     assert (np.abs(wrong - expected.value) > expected.tolerance).sum() == 1
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+def test_a_sweep_that_saturates_is_compared_where_all_is_finite(value):
+    a = np.zeros((3, 16, 16), np.float16)
+    a[1, 5, 2] = value
+    report = simulate("tri_inv_vcs", "toy", inputs={"a": a}, overflow="saturate")
+    assert (report.values.ok, report.values.not_compared) == (True, 256)
+    report = simulate("tri_inv_vcs", "toy", inputs={"a": a})
+    assert (report.values.ok, report.values.not_compared) == (True, 0)
