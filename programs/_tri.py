@@ -10,12 +10,11 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
-import ml_dtypes
 import numpy as np
 
 from npusim import Builder, Expected, isa
 from npusim.errors import ConfigError
-from npusim.isa.dtype import element_type
+from npusim.isa.dtype import element_type, float_limits
 from npusim.study.triangular_inputs import Family, make
 from npusim.units import ceil_div, grouped
 
@@ -169,7 +168,7 @@ def triangular_input(
         made = make(family, generator, len(at.places), at.n, scale)
         if triangle == "lower":
             made = made.transpose(0, 2, 1)
-        return at.scatter(made).astype(ml_dtypes.bfloat16 if dtype == "bfloat16" else dtype)
+        return at.scatter(made).astype(isa.BF16.np if dtype == "bfloat16" else dtype)
 
     name = k.program.name
 
@@ -317,8 +316,8 @@ def stored(value: np.ndarray, error: np.ndarray, out: str) -> np.ndarray:
     """Return how far values with errors may be off after rounding to an element type; infinite where they may
     not fit.
     """
-    dtype: Any = ml_dtypes.bfloat16 if out == "bfloat16" else np.dtype(out)
-    info = ml_dtypes.finfo(dtype)
+    dtype: Any = isa.BF16.np if out == "bfloat16" else np.dtype(out)
+    info = float_limits(dtype)
     reach = np.abs(value) + error
     limit = 1.01 * (error + float(info.eps) / 2 * reach + float(info.smallest_subnormal)) + 1e-12 * reach
     return np.where(reach < 0.99 * float(info.max), limit, np.inf)

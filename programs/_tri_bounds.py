@@ -10,8 +10,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-import ml_dtypes
 import numpy as np
+
+from npusim.isa.dtype import float_limits
 
 SINGLE = 2.0**-24
 """Half a unit in the last place of a float32 of 1."""
@@ -41,7 +42,7 @@ class Rough:
 
     def rounded(self, dtype: Any) -> Rough:
         """Return what is left after rounding to an element type; infinite errors where it may overflow."""
-        info = ml_dtypes.finfo(dtype)
+        info = float_limits(dtype)
         reach = np.abs(self.value) + self.error
         error = self.error + float(info.eps) / 2 * reach + float(info.smallest_subnormal)
         spilled = ~(reach <= float(info.max))
@@ -89,7 +90,7 @@ def merged(a: np.ndarray, x: Rough, size: int, dtype: Any) -> Rough:
             y = (lower @ exact(-a[:, second, first])).rounded(dtype)
             found = (y @ upper).rounded(dtype)
             value[:, second, first], error[:, second, first] = found.value, found.error
-        error = np.where(value == 0, error, error * (1 + float(ml_dtypes.finfo(dtype).eps) / 2))
+        error = np.where(value == 0, error, error * (1 + float(float_limits(dtype).eps) / 2))
         size *= 2
     return Rough(value, error)
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Literal
 
-import ml_dtypes
 import numpy as np
 from pydantic import PositiveInt
 
 from npusim import Builder, Expected, Kernel, Macro, isa, program
+from npusim.isa.dtype import float_limits
 
 from ._gdn import Across, Down, Layer, Shape, Stage, lengths_of
 from ._gdn_h import Recurrence
@@ -70,7 +70,7 @@ def gdn_layer(
 
     @k.reference
     def expected(inputs: Mapping[str, np.ndarray]) -> dict[str, Expected]:
-        unit = float(ml_dtypes.finfo(layer.dtype.np).eps) / 2
+        unit = float(float_limits(layer.dtype.np).eps) / 2
         return recurrent(inputs, shape, unit, gate=gate)
 
 

@@ -7,13 +7,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Literal
 
-import ml_dtypes
 import numpy as np
 from pydantic import NonNegativeInt, PositiveInt
 
 from npusim import Builder, Expected, Kernel, Macro, isa, program
 from npusim.errors import ConfigError
-from npusim.isa.dtype import element_type
+from npusim.isa.dtype import element_type, float_limits
 
 from ._gemm import Blocking, BOrder, Order, schedule
 from ._gemm_stream import FixpipeDrain, VectorDrain, product_stream
@@ -143,7 +142,7 @@ def product(left: np.ndarray, right: np.ndarray, result: np.dtype, *, relu: bool
     lost = 1.01 * 2.0**-24 * left.shape[1]
     rows = np.sqrt(np.square(x, dtype=np.float64).sum(axis=1))
     columns = np.sqrt(np.square(y, dtype=np.float64).sum(axis=0))
-    info = ml_dtypes.finfo(result)
+    info = float_limits(result)
     largest, half = float(info.max), float(info.eps) / 2
     bound = np.multiply.outer(lost * rows, columns)
     for first in range(0, len(bound), _ROWS):
@@ -175,7 +174,7 @@ def as_read(x: np.ndarray) -> np.ndarray:
     wide = x.astype(np.float32)
     if x.dtype == np.int8:
         return wide
-    largest = float(ml_dtypes.finfo(x.dtype).max)
+    largest = float(float_limits(x.dtype).max)
     return np.nan_to_num(wide, copy=False, nan=0.0, posinf=largest, neginf=-largest)
 
 

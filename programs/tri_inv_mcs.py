@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import ml_dtypes
 import numpy as np
 from pydantic import FiniteFloat, PositiveInt
 
 from npusim import Builder, isa, program
+from npusim.isa.dtype import float_limits
 
 from ._tri import Family, Operands, Overflow, Result, Side, Triangle, declare, identity, places, sizes
 from ._tri_bounds import SINGLE, settled
@@ -88,7 +88,7 @@ def tri_inv_mcs(
 
 def sweep_error(lower: np.ndarray, dtype: np.dtype) -> np.ndarray:
     """Return how far a column sweep may be off: every step adds one product to each element and rounds it."""
-    info = ml_dtypes.finfo(dtype)
+    info = float_limits(dtype)
     n = lower.shape[-1]
     value = np.broadcast_to(np.eye(n), lower.shape).copy()
     error = np.zeros_like(value)

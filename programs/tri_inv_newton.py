@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import ml_dtypes
 import numpy as np
 from pydantic import Field, FiniteFloat, NonNegativeInt, PositiveInt
 
 from npusim import Builder, isa, program
+from npusim.isa.dtype import float_limits
 
 from ._tri import (
     Family,
@@ -113,7 +113,7 @@ def newton_error(lower: np.ndarray, count: int, start: float, dtype: np.dtype) -
     difference of exact iterates from T. Infinite where an iterate may overflow, or get so large that its
     rounding is not repaired in time.
     """
-    info = ml_dtypes.finfo(dtype)
+    info = float_limits(dtype)
     unit = float(info.eps)
     n = lower.shape[-1]
     eye = np.eye(n)

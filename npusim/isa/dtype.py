@@ -79,6 +79,15 @@ def of_numpy(dtype: np.dtype[Any]) -> DType | None:
     return found
 
 
+def float_limits(dtype: np.dtype[Any]) -> Any:
+    """Return the `finfo` of a NumPy type, of bfloat16, too, which NumPy itself does not know."""
+    if dtype.name != "bfloat16":
+        return np.finfo(dtype)
+    import ml_dtypes
+
+    return ml_dtypes.finfo(dtype)  # type: ignore[no-untyped-call]  # the package has no annotations
+
+
 def element_type(name: DType | str) -> DType:
     """Return an element type from its short name or NumPy name.
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 
 from npusim.errors import ConfigError
+from npusim.isa.dtype import float_limits
 from npusim.isa.instruction import Array
 from npusim.program.program import Expected, Program
 from npusim.report.model import Values
@@ -110,16 +110,9 @@ def _in_range(value: Array, dtype: np.dtype) -> Array:
     """Return values as a float type would hold them if they are too large for it: as infinities."""
     if dtype.kind in "iu":
         return value
-    info = _limits(dtype)
+    info = float_limits(dtype)
     half_unit = 2.0 ** (info.maxexp - 2 - info.nmant)
     return np.where(np.abs(value) >= float(info.max) + half_unit, np.copysign(np.inf, value), value)
-
-
-def _limits(dtype: np.dtype) -> Any:
-    """Return the limits of a float type, bfloat16 included, which NumPy's own function does not know."""
-    import ml_dtypes  # here, as it is slow to import
-
-    return ml_dtypes.finfo(dtype)  # type: ignore[no-untyped-call]  # the package has no annotations
 
 
 def _gap(a: Array, b: Array) -> Array:
@@ -130,7 +123,7 @@ def _ulp(value: Array, dtype: np.dtype) -> Array:
     """Return the distance of neighbouring numbers of a type at a value; 1 for integers."""
     if dtype.kind in "iu":
         return np.ones(1)
-    info = _limits(dtype)
+    info = float_limits(dtype)
     exponent = np.frexp(np.where(np.isfinite(value), value, 1.0))[1] - 1
     unit: Array = np.ldexp(1.0, np.maximum(exponent, info.minexp) - info.nmant)
     return unit
