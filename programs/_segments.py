@@ -21,6 +21,7 @@ from ._carries import CARRY, PART, Allocate, Item, Steps, add_to
 from ._counted import LANES
 from ._cube_scan import RowScan
 from ._multi_core import Arena, span
+from ._share import ai_cores
 from ._split import known
 
 RAW, VALUE, END = Reg(3), Reg(4), Reg(5)
@@ -42,7 +43,7 @@ class Segments:
         self.x, self.offsets, self.dtype, self.s = x, offsets, y, s
         self.n, self.segments, self.piece = x.size, offsets.size - 1, s * s // 2
         self.tiles = ceil_div(self.n, s * s)
-        self.blocks = min(cores or k.chip.cores.cube, self.tiles)
+        self.blocks = min(ai_cores(k, cores), self.tiles)
         self.per_block = k.chip.cores.vector_per_cube
         self.vectors = self.blocks * self.per_block
         self.lower = k.constant("lower", np.tril(np.ones((s, s), x.dtype.np)))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-from npusim import Chip
+from npusim import Builder, Chip
 from npusim.errors import ConfigError
 from npusim.units import ceil_div
 
@@ -22,6 +22,19 @@ def vector_cores(chip: Chip, name: str, cores: int) -> int:
     there = chip.cores.cube * chip.cores.vector_per_cube
     if cores > there:
         raise ConfigError(f"{name}: cores={cores}: {chip.name} has {there} vector cores; use 0 for all")
+    return cores or there
+
+
+def ai_cores(k: Builder, cores: int | None) -> int:
+    """Return the number of AI cores to use: all of the chip for None.
+
+    Raises `ConfigError` where the chip has fewer, since those beyond could not meet the others.
+    """
+    there = k.chip.cores.cube
+    if cores is not None and cores > there:
+        raise ConfigError(
+            f"{k.program.name}: cores={cores}: {k.chip.name} has {there} AI cores; leave it out for all"
+        )
     return cores or there
 
 

@@ -24,6 +24,7 @@ from ._kept import Body, Kept
 from ._mcscan import CubeAgain, CubeSide, Method, Scan, VectorSide
 from ._multi_core import Arena, Exchange, span
 from ._prefix_sum import rows_bound
+from ._share import ai_cores
 
 Generation = Literal["scan", "reduce"]
 Side = Literal[32, 64, 128]
@@ -74,7 +75,7 @@ class Counts:
     ) -> None:
         self.n, self.mask, self.ones, self.piece = n, mask, ones, s * s // 2
         self.scan: Scan | None = None
-        per_block = k.chip.cores.vector_per_cube
+        per_block, most = k.chip.cores.vector_per_cube, ai_cores(k, cores)
         if generation == "scan":
             lower = k.constant("lower", np.tril(np.ones((s, s), np.int8)))
             method = Method(
@@ -89,7 +90,7 @@ class Counts:
             self.vectors = self.scan.vectors
         else:
             pieces = ceil_div(n, self.piece)
-            self.vectors = min((cores or k.chip.cores.cube) * per_block, pieces)
+            self.vectors = min(most * per_block, pieces)
             self.sums = k.workspace("sums", (self.vectors,), "int32")
         self.shared = Kept()
 

@@ -137,3 +137,11 @@ def test_too_few_extents(refused):
     text = refused("scan_batch", {"x": np.ones(5, np.float16)})
     what = "x float16 of shape (5,)"
     assert text == f"scan_batch: no parameters follow from the inputs ({what}): too few extents"
+
+
+@pytest.mark.parametrize(
+    "name", ["split", "compress", "radix_sort", "topk", "weighted_sample", "seg_scan", "spmv"]
+)
+def test_more_cores_than_there_are(refused, name):
+    text = refused(name, cores=3)
+    assert text == f"{name}: cores=3: {DEVICE.name} has 2 AI cores; leave it out for all"
