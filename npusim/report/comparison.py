@@ -114,13 +114,11 @@ def comparison_text(found: Comparison) -> str:
     gone, new, both = found.instructions
     same = f"the same {both:,} instructions" if not gone and not new else None
     lines += [f"stream      {same or f'{gone:,} instructions gone, {new:,} new, {both:,} as before'}"]
-    width = max(len(c.name) for c in found.totals)
-    for number, change in enumerate(found.totals):
+    totals = [(c.name, _total(c.before), _total(c.after), _signed(_percent(c), 1)) for c in found.totals]
+    name, old, now, percent = (max(map(len, column)) for column in zip(*totals, strict=True))
+    for number, (what, a, b, grown) in enumerate(totals):
         label = "totals" if not number else ""
-        lines.append(
-            f"{label:12}{change.name:{width}} {_word(change.before):>15} -> {_word(change.after):>15} "
-            f"{_signed(_percent(change), 1):>8} %"
-        )
+        lines.append(f"{label:12}{what:{name}}  {a:>{old}} -> {b:>{now}}  {grown:>{percent}} %")
     rows = [
         (pipe, [_signed(causes[c][1] - causes[c][0], 0) for c in CAUSES])
         for pipe, causes in found.pipes.items()
@@ -194,6 +192,12 @@ def _changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[Ch
     for name in dict.fromkeys([*before, *after]):
         if before.get(name) != after.get(name):
             yield Change(name, before.get(name), after.get(name))
+
+
+def _total(value: Any) -> str:
+    if not isinstance(value, float):
+        return _word(value)
+    return f"{value:,.1f}" if value >= 1000 else f"{value:.4g}"
 
 
 def _percent(change: Change) -> float:
