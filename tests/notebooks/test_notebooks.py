@@ -44,6 +44,7 @@ def test_a_notebook_runs(path, tmp_path, monkeypatch):
     """It raises nothing, warns of nothing, and draws what it says it draws."""
     monkeypatch.setenv("JUPYTER_PLATFORM_DIRS", "1")
     monkeypatch.setenv("OPENBLAS_NUM_THREADS", "1")
+    monkeypatch.delenv("MPLBACKEND", raising=False)  # the kernel has one of its own, which shows figures
     notebook = nbformat.read(path, as_version=4)
     client = NotebookClient(notebook, timeout=600, resources={"metadata": {"path": str(tmp_path)}})
     asyncio.run(client.async_execute())
