@@ -70,6 +70,17 @@ def test_a_whole_chunk_of_the_buffer():
     check(few_values(2 * 8192 + 100, np.float16))
 
 
+def test_few_elements_more_than_a_power_of_four_of_runs():
+    """There are merges of one run and of two; the last one has four equal runs, not one of all but one."""
+    check(few_values(128 * 17, np.float32), chunk=128)
+    cycles = {
+        n: simulate("sort_vec", DEVICE, timing_only=True, n=128 * n, chunk=128).total_cycles
+        for n in (16, 17, 64, 65)
+    }
+    assert cycles[16] < cycles[17] < 1.6 * cycles[16]
+    assert cycles[64] < cycles[65] < 1.5 * cycles[64]
+
+
 def test_cores_do_not_change_the_result():
     x = few_values(3000, np.float32)
     times = [check(x, chunk=128, cores=c).total_cycles for c in (1, 2, 4)]
