@@ -11,8 +11,11 @@ A page is README.md or a hand-written docs/*.md. Its blocks, from top to bottom,
   that writes.
 
 A command ends with 0, unless the page shows another end: a line that begins with `error:` (any other code), a
-comment `# exit N` behind the command, or `$ echo $?` and the number. `# long` behind a command says that it
-takes longer than tests should: it is read and its program is built, but it does not run.
+comment `# exit N` behind the command, or `$ echo $?` and the number.
+
+Nothing is passed over. A command of another program, and a block in `toml`, is a step of its own, `Left`, and
+the tests name every one with the reason. A block in `text` is a list or a picture, and may hold no command;
+the only directive is `{toctree}`. Whatever else looks like code is refused.
 """
 
 from __future__ import annotations
@@ -33,6 +36,7 @@ _SAVED = re.compile(r"\b[Ss]ave (?:this|it|them) as `([\w./-]+\.\w+)`")
 _DELETED = re.compile(r"\b[Dd]elete `([^`]+)` and run it again")
 _NAMED = re.compile(r"# ([\w./-]+\.yaml)\n")
 _EXIT = re.compile(r"\bexit (\d+)")
+_CODE = re.compile(r"^\s*(\$ |npusim\b|python\b|pip\b|import\b|from \S+ import\b|@).*", re.M)
 
 
 @dataclass
@@ -60,7 +64,6 @@ class Command:
 
     line: int
     argv: list[str]
-    long: bool = False
     code: int | None = 0
     """Exit code; None for any but 0."""
     shown: list[str] = field(default_factory=list)
@@ -76,7 +79,16 @@ class Delete:
     shown: list[str] = field(default_factory=list)
 
 
-Step = Save | Python | Command | Delete
+@dataclass
+class Left:
+    """A command of another program, or a block that nothing runs."""
+
+    line: int
+    words: str
+    """The command, or the text of the block."""
+
+
+Step = Save | Python | Command | Delete | Left
 
 
 def pages() -> list[str]:
@@ -101,6 +113,8 @@ def steps(text: str) -> list[Step]:
                 output_of = Delete(_line(token), deleted[1])
                 made.append(output_of)
             continue
+        if token.type == "html_block" and re.search(r"<(pre|code)\b", token.content):
+            raise ValueError(f"line {_line(token)}: code in HTML; fence it")
         if token.type not in ("fence", "code_block"):
             continue
         language = token.info.split()[0] if token.info else ""
@@ -133,14 +147,23 @@ def _block(content: str, language: str, line: int, before: str) -> Iterator[Step
         yield Python(line, content)
     elif language == "console":
         yield from _session(content, line)
+    elif language == "toml":
+        yield Left(line, content.strip())
+    elif language == "text":
+        if found := _CODE.search(content):
+            raise ValueError(f"line {line}: {found[0].strip()!r} in a block of text; indent it to be run")
     elif not language:
         if re.match(r"(import|from) \w", content):
             raise ValueError(f"line {line}: Python in an indented block; fence it")
         for number, words in enumerate(content.splitlines(), line):
             yield from _commands(words, number)
+    elif language == "yaml":
+        raise ValueError(f"line {line}: no name for YAML; put 'Save this as `NAME.yaml`' above it")
+    elif language != "{toctree}":
+        raise ValueError(f"line {line}: nothing runs a block in {language}")
 
 
-def _session(content: str, line: int) -> Iterator[Command]:
+def _session(content: str, line: int) -> Iterator[Command | Left]:
     last: Command | None = None
     asked = False
     for number, words in enumerate(content.splitlines(), line + 1):
@@ -151,24 +174,22 @@ def _session(content: str, line: int) -> Iterator[Command]:
             last.code, asked = int(words), False
         elif words.startswith("$ "):
             made = list(_commands(words[2:], number))
-            last = made[-1] if made else None
+            last = next((step for step in reversed(made) if isinstance(step, Command)), None)
             yield from made
-        elif last is not None:
+        elif last is None:
+            raise ValueError(f"line {number}: output of no command of npusim")
+        else:
             last.shown.append(words)
             if words.startswith("error:"):
                 last.code = None
 
 
-def _commands(words: str, line: int) -> Iterator[Command]:
-    """Return the commands of npusim in one line; nothing for a line that is no command."""
+def _commands(words: str, line: int) -> Iterator[Command | Left]:
+    """Return the commands in one line."""
     command, _, comment = words.partition("  #")
-    for part in command.split(" && "):
-        first = part.split()[0] if part.split() else ""
-        if first == "npusim":
+    for part in filter(None, map(str.strip, command.split(" && "))):
+        if part.split()[0] == "npusim":
             ends = _EXIT.search(comment)
-            yield Command(
-                line,
-                shlex.split(part)[1:],
-                long=comment.strip().startswith("long"),
-                code=int(ends[1]) if ends else 0,
-            )
+            yield Command(line, shlex.split(part)[1:], code=int(ends[1]) if ends else 0)
+        else:
+            yield Left(line, part)

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import re
+import tomllib
+from contextlib import ExitStack
 from pathlib import Path
 
 import matplotlib
 import matplotlib.pyplot as plt
 import pytest
-from pages import ROOT, Command, Delete, Python, Save, pages, steps
-from typer.main import get_command
+from pages import ROOT, Command, Delete, Left, Python, Save, Step, pages, steps
 
 from npusim.cli import main
-from npusim.cli.commands import app
-from npusim.cli.options import build
-from npusim.errors import ConfigError
 from npusim.isa.instruction import REGISTRY
+from npusim.program.discover import GROUP
 
 
 class Reader:
@@ -27,8 +26,8 @@ class Reader:
         self.names: dict[str, object] = {"__name__": "page"}
         self.saved: Path | None = None
 
-    def do(self, step: Save | Python | Command | Delete) -> None:
-        """Do one step."""
+    def do(self, step: Step) -> None:
+        """Do one step; what is left is for the test that names it."""
         place = f"{self.page}:{step.line}"
         if isinstance(step, Save):
             path = Path(step.name)
@@ -41,15 +40,15 @@ class Reader:
             in_order(step.shown, self.capsys.readouterr().out, place)
         elif isinstance(step, Delete):
             self.delete(step, place)
-        elif step.long:
-            read(step.argv)
-        else:
+        elif isinstance(step, Command):
             self.run(step, place)
 
     def run(self, step: Command, place: str) -> None:
-        code = main(step.argv)
+        with ExitStack() as stack:
+            argv = [scheduler(stack) if word == SCHEDULER else word for word in step.argv]
+            code = main(argv)
         out, err = self.capsys.readouterr()
-        told = f"{place}: npusim {' '.join(step.argv)}\n{out}{err}"
+        told = f"{place}: npusim {' '.join(argv)}\n{out}{err}"
         assert "Traceback" not in out + err, told
         assert code != 0 if step.code is None else code == step.code, f"exit {code} from {told}"
         in_order(step.shown, out + err, told)
@@ -66,12 +65,15 @@ class Reader:
         self.saved.write_text(text, encoding="utf-8")
 
 
-def read(argv: list[str]) -> None:
-    """Read a command line and build its program, without running it."""
-    name, *rest = argv
-    given = get_command(app).commands[name].make_context(name, rest).params
-    if name == "run":
-        build(given["program"], given["chip"], given["param"], given["overrides"], given["inputs"])
+SCHEDULER = "tcp://HOST:8786"
+"""The scheduler of the pages; the tests put one of their own in its place."""
+
+
+def scheduler(stack: ExitStack) -> str:
+    """Start a cluster of this machine and return the address of its scheduler."""
+    distributed = pytest.importorskip("distributed", reason="needs npusim[cluster]")
+    cluster = distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None)
+    return stack.enter_context(cluster).scheduler_address
 
 
 def in_order(shown: list[str], written: str, told: str) -> None:
@@ -98,23 +100,58 @@ def reader(request, tmp_path, monkeypatch, capsys):
     REGISTRY.update(known)
 
 
-@pytest.mark.parametrize("reader", pages(), indirect=True, ids=pages())
+def page(name: str):
+    """Return a page as a parameter; Dask warns of what its processes leave when they end."""
+    far = SCHEDULER in (ROOT / name).read_text(encoding="utf-8")
+    return pytest.param(name, marks=[pytest.mark.filterwarnings("ignore")] if far else [], id=name)
+
+
+@pytest.mark.parametrize("reader", [page(name) for name in pages()], indirect=True)
 def test_a_page_does_what_it_says(reader):
     for step in steps((ROOT / reader.page).read_text(encoding="utf-8")):
         reader.do(step)
 
 
-LONG = [
-    s for p in pages() for s in steps((ROOT / p).read_text(encoding="utf-8")) if getattr(s, "long", False)
-]
+LEFT = {
+    "pip install .": "CI runs programs from a wheel in a fresh environment",
+    "pip install '.[test]'": "CI runs this line as README has it",
+    "pytest": "this is it",
+    "pip install -e '.[dev]'": "CI installs the same extra",
+    ".ci/run": "this is what CI runs",
+    "python benchmarks/run.py": "measures the machine that it runs on",
+    "pip install 'npusim[cluster]'": "from the package index; CI installs the same extra by way of test",
+    f"dask scheduler --port {SCHEDULER.rpartition(':')[2]}": "runs until it is stopped; see scheduler()",
+    f"dask worker {SCHEDULER} --nthreads 1": "runs until it is stopped; see scheduler()",
+    '[project.entry-points."npusim.programs"]\nsquares = "mypackage.squares:squares"': (
+        "part of another package's file; test_discover.py offers a program under this group"
+    ),
+}
+"""What no test of pages runs, and why."""
 
 
-def test_long_commands_are_few_and_are_read():
-    assert len(LONG) <= 20
-    with pytest.raises(ConfigError, match="batch"):
-        read(["run", "scan_batch", "-p", "batch=0", "--timing-only"])
-    with pytest.raises(Exception, match="--timing-onli"):
-        read(["run", "scan_batch", "--timing-onli"])
+def left() -> list[str]:
+    """Return what the pages hold and nobody runs."""
+    found = (step for p in pages() for step in steps((ROOT / p).read_text(encoding="utf-8")))
+    return [step.words for step in found if isinstance(step, Left)]
+
+
+def test_what_is_not_run_has_a_reason():
+    assert set(left()) == LEFT.keys()
+
+
+def test_what_is_not_run_is_there():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    extras = project["optional-dependencies"]
+    for words in left():
+        first, *rest = words.split()
+        if first == "pip":
+            assert set(re.findall(r"\[(\w+)\]", words)) <= extras.keys(), words
+        elif first == "python":
+            assert (ROOT / rest[0]).is_file(), words
+        elif first.startswith("[project"):
+            assert tomllib.loads(words)["project"]["entry-points"].keys() == {GROUP}
+        elif first.startswith("."):
+            assert (ROOT / first).is_file(), words
 
 
 SAMPLE = """# A page
@@ -132,7 +169,7 @@ error: no x
 ```
 
     npusim run two.py    # exit 3
-    npusim run two.py --timing-only  # long
+    make it && npusim run two.py --timing-only  # at once
 
 ```console
 $ npusim chips
@@ -147,12 +184,15 @@ $ echo $?
 
 def test_a_page_is_read_as_it_is_meant():
     found = steps(SAMPLE)
-    assert [type(step).__name__ for step in found] == ["Save", "Delete", *["Command"] * 4]
-    saved, deleted, run, late, chips, chip = found
+    assert [type(step).__name__ for step in found] == [
+        "Save", "Delete", "Command", "Left", "Command", "Command", "Command"
+    ]  # fmt: skip
+    saved, deleted, run, make, late, chips, chip = found
     assert (saved.name, saved.text) == ("two.py", "x = 1  # @program\n")
     assert (deleted.words, deleted.shown) == ("x = 1", ["error: no x"])
-    assert (run.argv, run.code, run.long) == (["run", "two.py"], 3, False)
-    assert (late.argv, late.code, late.long) == (["run", "two.py", "--timing-only"], 0, True)
+    assert (run.argv, run.code) == (["run", "two.py"], 3)
+    assert make.words == "make it"
+    assert (late.argv, late.code) == (["run", "two.py", "--timing-only"], 0)
     assert (chips.code, chips.shown) == (0, ["toy"])
     assert (chip.code, chip.shown) == (2, ["error: no chip"])
 
@@ -163,6 +203,15 @@ def test_a_page_is_read_as_it_is_meant():
         ("```\nout\n```", "line 1: output of no command; give the block a language"),
         ("```python\n@program\n```", "line 1: a program, but nothing above says 'Save this as `NAME.py`'"),
         ("    import npusim", "line 1: Python in an indented block; fence it"),
+        (
+            "```text\na\n  npusim chips\n```",
+            "line 1: 'npusim chips' in a block of text; indent it to be run",
+        ),
+        ("```bash\nnpusim chips\n```", "line 1: nothing runs a block in bash"),
+        ("```{code-block} python\nx\n```", "line 1: nothing runs a block in {code-block}"),
+        ("```yaml\na: 1\n```", "line 1: no name for YAML; put 'Save this as `NAME.yaml`' above it"),
+        ("```console\n$ ls\na\n```", "line 3: output of no command of npusim"),
+        ("<pre>\nnpusim chips\n</pre>", "line 1: code in HTML; fence it"),
     ],
 )
 def test_blocks_that_cannot_be_run_are_refused(page, words):
