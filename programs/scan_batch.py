@@ -83,11 +83,14 @@ def _rows(array: isa.Tile) -> list[isa.Tile]:
 
 
 def _row_pairs(k: Builder, x: isa.Tile, y: isa.Tile, s: int, cores: int) -> None:
-    """Launch ScanU: groups of rows in turn, one row for each vector core of a group of cores."""
+    """Launch ScanU: groups of rows in turn, one row for each vector core of a group of cores.
+
+    There are as many blocks as rows, as in the authors' code, so that some have none where rows are few.
+    """
     lower = k.constant("lower", np.tril(np.ones((s, s), x.dtype.np)))
     lanes, tile = k.chip.cores.vector_per_cube, s * s
     groups = ceil_div(x.shape[0], lanes)
-    blocks = min(cores, groups)
+    blocks = min(cores, x.shape[0])
     sources, targets = _rows(x), _rows(y)
     starts = range(0, x.shape[1], tile)
     kept = Kept()

@@ -26,8 +26,9 @@ def curves():
     return found
 
 
-def timed(program, n, **params):
-    report = npusim.simulate(program, "ascend-910b4", l2="dirty", timing_only=True, n=n, **params)
+def timed(program, n=None, **params):
+    size = {} if n is None else {"n": n}
+    report = npusim.simulate(program, "ascend-910b4", l2="dirty", timing_only=True, **size, **params)
     return report.time_us
 
 
@@ -124,6 +125,28 @@ def test_batched_scans(curves):
     single = gb_per_s(curves["mcscan_s128-l2"], 6)
     assert large[99942400] > 1.2 * single[99942400]
     assert all(140 < rate < 170 for n, rate in small.items() if n > 20 * MILLION)  # flat
+
+
+def ahead(batch, length):
+    """Return which form of the batched scan is ahead."""
+    forms = ("scan_u", "scan_ul1")
+    return min(forms, key=lambda form: timed("scan_batch", batch=batch, length=length, algorithm=form))
+
+
+@pytest.mark.parametrize("batch", [19, 24, 64])
+@pytest.mark.parametrize("length", [300, 2500, 4096])
+def test_many_short_rows_are_for_scan_u(batch, length):
+    """Section 4.9: the whole published region, more than 18 rows of at most 4096 elements."""
+    assert ahead(batch, length) == "scan_u"
+
+
+@pytest.mark.parametrize("batch", [2, 5, 8, 13, 17])
+@pytest.mark.parametrize("length", [6144, 16384, 65536])
+def test_few_long_rows_are_for_scan_ul1(batch, length):
+    """Section 4.9: fewer than 18 rows of more than 4096 elements, where the model's border may be at 1.5
+    times that length. A single row is left out: its border is near 10,000 elements.
+    """
+    assert ahead(batch, length) == "scan_ul1"
 
 
 def test_compress(curves):
