@@ -40,14 +40,17 @@ def chrome_events(timeline: Timeline) -> Iterator[dict[str, Any]]:
     for name, start, cycles in timeline.launches:
         begin, end = _ns(timeline, start), _ns(timeline, start + cycles)
         yield _slice(name, "launch", 0, 1, begin, end, {"cycles": cycles, "start": start})
+    instants: set[tuple[int, int]] = set()
     for s in slices(timeline):
         pid, tid = places[s.lane]
+        if not s.waits and s.start_ns == s.stop_ns:
+            instants.add((s.lane, s.start + s.cycles))
         args: dict[str, Any] = {"cycles": s.cycles, "start": s.start, "instruction": s.text}
         if s.source:
             args["source"] = s.source
         category = s.cause if s.waits else "work"
         yield _slice(s.name, category, pid, tid + s.waits, s.start_ns, s.stop_ns, args)
-    yield from _arrows(timeline, places)
+    yield from _arrows(timeline, places, instants)
     for counter in counters(timeline):
         name = f"{counter.name}, {counter.unit}" if counter.unit else counter.name
         for time, value in zip(counter.times_ns, counter.values, strict=True):
@@ -80,17 +83,21 @@ def write_chrome(timeline: Timeline, file: str | os.PathLike[str]) -> None:
         raise ConfigError(f"{os.fspath(file)}: cannot be written: {reason}") from error
 
 
-def _arrows(timeline: Timeline, places: list[tuple[int, int]]) -> Iterator[dict[str, Any]]:
-    """Yield two events for each flag. A start counts to the slice in which it lies, so it lies before its
-    end; an end to the slice that begins there.
+def _arrows(
+    timeline: Timeline, places: list[tuple[int, int]], instants: set[tuple[int, int]]
+) -> Iterator[dict[str, Any]]:
+    """Yield two events for each flag. A start counts to the slice in which it lies, so it lies a nanosecond
+    before its end; an end to the slice that begins there. `instants` are lane and end, in cycles, of the
+    work that takes less than a nanosecond, which has no time before its end.
     """
     flows = timeline.flows
     starts, ends = timeline.ns(flows.from_time), timeline.ns(flows.to_time)
-    columns = (flows.text, flows.from_lane, starts, flows.to_lane, ends)
-    for i, (text, lane, start, to, end) in enumerate(zip(*(c.tolist() for c in columns), strict=True)):
+    columns = (flows.text, flows.from_lane, flows.from_time, starts, flows.to_lane, ends)
+    for i, (text, lane, cycle, start, to, end) in enumerate(zip(*(c.tolist() for c in columns), strict=True)):
         common = {"cat": "flag", "name": timeline.texts[text], "id": i}
         (pid, tid), (to_pid, to_tid) = places[lane], places[to]
-        yield {"ph": "s", **common, "pid": pid, "tid": tid, "ts": max(0, start - 1) / 1000}
+        inside = start if (lane, cycle) in instants else start - 1
+        yield {"ph": "s", **common, "pid": pid, "tid": tid, "ts": inside / 1000}
         yield {"ph": "f", "bp": "e", **common, "pid": to_pid, "tid": to_tid, "ts": end / 1000}
 
 
