@@ -1,8 +1,9 @@
-"""Print what sweeps cost, and show that they keep their rows: `python benchmarks/sweep.py [--all]`.
+"""Print what sweeps cost, and show that they keep their rows: `python benchmarks/sweep.py [--all] [--n N]`.
 
 The first line compares CPU times of one thread in one process: timing the streams of `scan_ul1` again on 50
-chips against 50 full runs, values and checks included. `--all` takes some minutes more for a sweep of 200
-points of `scan_ul1` over the rate of main memory, the size of L2 and s, always by the command `npusim sweep`:
+chips against 50 full runs, values and checks included. `--all` is for a sweep of 200 points of `scan_ul1`
+over the rate of main memory, the size of L2 and s, always by the command `npusim sweep`. It takes five times as
+long as the sweep alone:
 
 * on two processes, timed; the CPU time of its processes says what the wall time would be on a machine that
   does nothing else;
@@ -20,6 +21,7 @@ import os
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
+import argparse
 import json
 import resource
 import signal
@@ -44,28 +46,32 @@ AXES: Axes = {
 }
 
 
-def space(axes: Axes) -> dict[str, object]:
-    """Return a space of `scan_ul1` with about a million elements on the default chip."""
-    return {"schema": "npusim.sweep/1", "program": "scan_ul1", "params": {"n": 1 << 20}, "axes": axes}
+def space(n: int, axes: Axes) -> dict[str, object]:
+    """Return a space of `scan_ul1` with n elements on the default chip."""
+    return {"schema": "npusim.sweep/1", "program": "scan_ul1", "params": {"n": n}, "axes": axes}
 
 
 def main() -> None:
     """Run the benchmarks."""
-    print(retiming(), flush=True)
-    if "--all" in sys.argv:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--all", action="store_true", help="also run 200 points in four ways")
+    parser.add_argument("--n", type=int, default=1 << 20, help="elements")
+    given = parser.parse_args()
+    print(retiming(given.n), flush=True)
+    if given.all:
         with tempfile.TemporaryDirectory() as folder:
-            all_ways(Path(folder))
+            all_ways(given.n, Path(folder))
 
 
-def retiming() -> str:
+def retiming(n: int) -> str:
     """Compare timing again on 50 chips with 50 full runs."""
     axes: Axes = {"chip.hbm.nominal_gb_per_s": {"geom": [200.0, 3200.0], "steps": CHIPS}}
-    points = make_plan(read_space(space(axes))).points
+    points = make_plan(read_space(space(n, axes))).points
     again, rows = cpu(points, Player())
     full, others = cpu(points, None)
     require(rows == others, "a chip that is timed again gives another row than a run of its own")
-    ratio = again / full
-    return f"scan_ul1 on {CHIPS} chips, played once: {ratio:.3f} of {CHIPS} full runs; at most 0.25"
+    share = f"{again / full:.3f} of {CHIPS} full runs; at most 0.25"
+    return f"scan_ul1 of {n:,} elements on {CHIPS} chips, played once: {share}"
 
 
 def cpu(points: tuple[Point, ...], player: Player | None) -> tuple[float, list[Row]]:
@@ -75,10 +81,10 @@ def cpu(points: tuple[Point, ...], player: Player | None) -> tuple[float, list[R
     return time.process_time() - start, rows
 
 
-def all_ways(folder: Path) -> None:
+def all_ways(n: int, folder: Path) -> None:
     """Run the space of 200 points in four ways and compare their rows."""
     file = folder / "space.yaml"
-    file.write_text(json.dumps(space(AXES)), encoding="utf-8")  # JSON is YAML
+    file.write_text(json.dumps(space(n, AXES)), encoding="utf-8")  # JSON is YAML
     keys = sorted(point.key for point in make_plan(read_space(file)).points)
     loky = ("-j", "2")
     took, used = timed(command(file, folder / "loky", loky))
