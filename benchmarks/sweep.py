@@ -2,8 +2,8 @@
 
 The first line compares CPU times of one thread in one process: timing the streams of `scan_ul1` again on 50
 chips against 50 full runs, values and checks included. `--all` is for a sweep of 200 points of `scan_ul1`
-over the rate of main memory, the size of L2 and s, always by the command `npusim sweep`. It takes five times as
-long as the sweep alone:
+over the rate of main memory, the size of L2 and s, always by the command `npusim sweep`. It takes five times
+as long as the sweep alone:
 
 * on two processes, timed; the CPU time of its processes says what the wall time would be on a machine that
   does nothing else;
