@@ -42,7 +42,7 @@ def scan_batch(
     with row sums rounded to float16. Rows may have any length: tails are loaded and stored as they are, where
     the authors' code copies such a batch into a padded workspace. float16 and float32 give float32, int8
     gives int32 (which wraps). NaN reads as zero and infinities as the largest finite number, since the cube
-    saturates. `cores` is the number of AI cores, by default all that have a row.
+    saturates. `cores` is the number of AI cores, of which no more are launched than there are rows.
     """
     if dtype == "int8" and s == 16:
         raise ConfigError("scan_batch: s=16 is half a fractal of int8, which is 32 wide; use s=32 or more")
