@@ -6,6 +6,7 @@ It shares no code with the timing machine, which plays macros in its own way.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import islice
 from typing import NamedTuple
 
 from npusim.check.chain import BARRIER, SCALAR, SET, WAIT, WORK, Chain, Step
@@ -14,6 +15,8 @@ from npusim.isa.operand import Pipe
 from npusim.isa.state import State
 from npusim.isa.sync import SetFlag, WaitFlag
 from npusim.program.macro import Macro
+
+Flag = tuple[Pipe, Pipe, int]
 
 
 class Times(NamedTuple):
@@ -25,7 +28,7 @@ class Times(NamedTuple):
     """Free and done, and cycles of work, by pipe."""
     pops: list[list[int]]
     """When its instructions left the queue, by pipe."""
-    raised: list[tuple[tuple[Pipe, Pipe, int], list[int]]]
+    raised: list[tuple[Flag, list[int]]]
     """Flags that it leaves raised, and when."""
 
 
@@ -35,38 +38,69 @@ class Known(NamedTuple):
     pipes: tuple[int, ...]
     pushes: dict[int, int]
     """Instructions by pipe."""
-    flags: tuple[tuple[Pipe, Pipe, int], ...]
-    """Flags that it sets and waits for."""
+    waits: dict[Flag, int]
+    """How often it waits for a flag that was raised before it."""
+    leaves: dict[Flag, int]
+    """How often it raises a flag beyond its own waits."""
+    apart_flags: tuple[Flag, ...]
+    """Flags that it both raises and waits for."""
     after: State
     """Control state behind it."""
     times: dict[tuple[object, ...], Times]
 
     def apart(self, chain: Chain) -> bool:
-        """Whether nothing that came before is still waiting where the macro goes."""
+        """Whether nothing that came before is still waiting where the macro goes, and the flags that it waits
+        for have been raised, no more often than it takes them where it raises them as well.
+        """
         if chain.awaited is not None or chain.woken:
             return False
-        return not any(chain.waiting[p] for p in self.pipes) and not any(chain.flags[f] for f in self.flags)
+        flags, waits = chain.flags, self.waits
+        for pipe in self.pipes:
+            if chain.waiting[pipe]:
+                return False
+        for flag, count in waits.items():
+            if len(flags[flag]) < count:
+                return False
+        for flag in self.apart_flags:
+            if len(flags[flag]) != waits.get(flag, 0):
+                return False
+        return True
 
-    def seen_by(self, chain: Chain) -> tuple[object, ...]:
-        """Return what the times depend on: how far the pipes are ahead of the issue."""
+    def seen_by(self, chain: Chain, latency: int) -> tuple[object, ...]:
+        """Return what the times depend on: how far the pipes and flags are ahead of the issue."""
         now = chain.issue
         seen: list[object] = []
         for pipe in self.pipes:
             seen += (max(chain.free[pipe] - now, 0), max(chain.done[pipe] - now, 0))
-            for pop in reversed(chain.pops[pipe]):
-                if pop <= now:
-                    break
-                seen.append(pop - now)
+            seen += [pop - now for pop in chain.pops[pipe] if pop > now]
             seen.append(None)
+        for flag, count in self.waits.items():
+            seen += [max(time + latency - now, 0) for time in islice(chain.flags[flag], count)]
         return tuple(seen)
 
-    def keep(self, before: tuple[object, ...], chain: Chain, start: int, busy: Sequence[int]) -> None:
-        """Keep what the macro did that began its issue at `start`, with `busy` cycles of work by pipe."""
+    def raised(self, chain: Chain) -> list[int]:
+        """Return how often the flags that it leaves raised are raised, without those that it waits for."""
+        return [len(chain.flags[f]) - self.waits.get(f, 0) for f in self.leaves]
+
+    def keep(
+        self,
+        before: tuple[object, ...],
+        chain: Chain,
+        start: int,
+        busy: Sequence[int],
+        raised: Sequence[int],
+    ) -> None:
+        """Keep what the macro did that began its issue at `start`, with `busy` cycles of work by pipe and
+        flags `raised`; not where a pipe waited for one of its flags and took it meanwhile.
+        """
+        for (flag, count), earlier in zip(self.leaves.items(), raised, strict=True):
+            if len(chain.flags[flag]) != earlier + count:
+                return
         self.times[before] = Times(
             chain.issue - start,
             [(chain.free[p] - start, chain.done[p] - start, chain.busy[p] - busy[p]) for p in self.pipes],
             [[t - start for t in list(chain.pops[p])[-n:]] for p, n in self.pushes.items()],
-            [(flag, [t - start for t in chain.flags[flag]]) for flag in self.flags],
+            [(f, [t - start for t in list(chain.flags[f])[-count:]]) for f, count in self.leaves.items()],
         )
 
     def replay(self, chain: Chain, times: Times) -> None:
@@ -76,7 +110,10 @@ class Known(NamedTuple):
             chain.free[pipe], chain.done[pipe] = start + free, start + done
             chain.busy[pipe] += busy
         for pipe, pops in zip(self.pushes, times.pops, strict=True):
-            chain.pops[pipe].extend(start + t for t in pops)
+            chain.pops[pipe].extend([start + t for t in pops])
+        for flag, count in self.waits.items():
+            for _ in range(count):
+                chain.flags[flag].popleft()
         for flag, raised in times.raised:
             for time in raised:
                 chain.flags[flag].append(start + time)
@@ -90,9 +127,11 @@ def examine(macro: Macro, state: State, chip: Chip) -> Known | None:
     """Return what the times of a macro depend on; None where these cannot be kept.
 
     That is where it touches what lies outside its core's pipes (transfers, cross-core flags, barriers of all
-    pipes, flags raised before it), or leaves one of its pipes without work.
+    pipes), or leaves one of its pipes without work.
     """
-    raised: dict[tuple[Pipe, Pipe, int], int] = {}
+    raised: dict[Flag, int] = {}
+    waits: dict[Flag, int] = {}
+    awaited = set()
     pushes: dict[int, int] = {}
     worked = set()
     for op in macro.ops:
@@ -110,11 +149,14 @@ def examine(macro: Macro, state: State, chip: Chip) -> Known | None:
             raised[flag] = raised.get(flag, 0) + 1
         elif isinstance(op, WaitFlag):
             flag = (op.src, op.dst, op.id)
-            raised[flag] = raised.get(flag, 0) - 1
-            if raised[flag] < 0:
-                return None
+            awaited.add(flag)
+            if raised.get(flag):
+                raised[flag] -= 1
+            else:
+                waits[flag] = waits.get(flag, 0) + 1
         if step.changes:
             state = op.update(state)
     if set(pushes) != worked:
         return None
-    return Known(tuple(pushes), pushes, tuple(raised), state, {})
+    leaves = {flag: count for flag, count in raised.items() if count}
+    return Known(tuple(pushes), pushes, waits, leaves, tuple(f for f in raised if f in awaited), state, {})

@@ -119,9 +119,9 @@ class Recurrence:
     def _macro(self, chain: Chain, macro: Macro) -> bool:
         """Issue a macro, at once where its times are known from before; False where the scalar unit waits."""
         known = self._known(macro, chain.state)
-        before = None
+        before, raised = None, []
         if known is not None and not chain.inside and known.apart(chain):
-            before = known.seen_by(chain)
+            before, raised = known.seen_by(chain, self._latency), known.raised(chain)
             found = known.times.get(before)
             if found is not None:
                 known.replay(chain, found)
@@ -136,7 +136,7 @@ class Recurrence:
             chain.inside += 1
         chain.inside = 0
         if known is not None and before is not None:
-            known.keep(before, chain, start, busy)
+            known.keep(before, chain, start, busy, raised)
         return True
 
     def _known(self, macro: Macro, state: State) -> Known | None:

@@ -33,6 +33,9 @@ from npusim.machine.timing.engine import TimingMachine
 from npusim.machine.timing.macros import Player
 
 
+LEFT = at(Space.UB, isa.F32)
+
+
 def flag(src: Pipe, dst: Pipe, event: int = 2) -> list[Any]:
     return [isa.SetFlag(src=src, dst=dst, id=event), isa.WaitFlag(src=src, dst=dst, id=event)]
 
@@ -67,17 +70,44 @@ def inside(draw: Any) -> list[Any]:
     return ops
 
 
+def open_macro(draw: Any) -> list[Any]:
+    """Return what stands before a macro, the macro, and what stands behind it: it may wait for flags raised
+    before it, raise some for others, and take one from the macro before and hand it on.
+    """
+    ops, before, behind = inside(draw), [], []
+    if draw(st.booleans()):
+        ops.insert(draw(st.integers(0, len(ops))), isa.WaitFlag(src=MTE2, dst=V, id=3))
+        before = [load(draw), isa.SetFlag(src=MTE2, dst=V, id=3)]
+    if draw(st.booleans()):
+        ops.insert(draw(st.integers(0, len(ops))), isa.SetFlag(src=V, dst=MTE3, id=3))
+        behind = [isa.WaitFlag(src=V, dst=MTE3, id=3), store(draw)]
+    if draw(st.booleans()):
+        src = draw(st.sampled_from([S, MTE2]))
+        taken, given = isa.WaitFlag(src=src, dst=V, id=4), isa.SetFlag(src=src, dst=V, id=4)
+        at = draw(st.integers(0, len(ops)))
+        ops[at:at] = [taken, *([] if draw(st.booleans()) else [isa.Duplicate(dst=LEFT, scalar=0.0)]), given]
+        before = [given, *before]
+        behind = [*behind, taken]
+    body = [*before, Macro(ops), *behind]
+    if draw(st.booleans()):
+        return body
+    return [*before, *before, body[len(before)], body[len(before)], *behind, *behind]
+
+
 @st.composite
 def streams(draw: Any) -> list[list[Any]]:
     """Return streams of vector cores with macros that come again, between loads and stores."""
     found = []
     for _ in range(draw(st.integers(1, 2))):
         macros = [Macro(inside(draw)) for _ in range(draw(st.integers(1, 3)))]
+        others = [open_macro(draw) for _ in range(draw(st.integers(0, 2)))]
         ops: list[Any] = []
         for _ in range(draw(st.integers(2, 16))):
-            what = draw(st.sampled_from(["macro", "macro", "ahead", "load", "store", "stretch"]))
+            what = draw(st.sampled_from(["macro", "macro", "open", "open", "ahead", "load", "store", "stretch"]))
             if what == "macro":
                 ops += [draw(st.sampled_from(macros))] * draw(st.integers(1, 4))
+            elif what == "open" and others:
+                ops += draw(st.sampled_from(others)) * draw(st.integers(1, 4))
             elif what == "ahead":
                 ops += [vector_work(draw) for _ in range(draw(st.integers(1, 4)))]
             elif what == "load":
@@ -121,6 +151,52 @@ def test_macros_take_the_time_of_their_instructions(found, data):
     assert at_once.traffic == one_by_one.traffic
 
 
+@st.composite
+def buffered(draw: Any) -> list[Any]:
+    """Return a stream that loads into some buffers, works on them in macros, and stores: every buffer has a
+    flag that says it is full and one that says it is free, most of which are raised outside the macro that
+    waits for them.
+    """
+    buffers = draw(st.integers(1, 3))
+    sizes = [draw(st.integers(0, 255)) for _ in range(buffers)]
+    loads = draw(st.lists(st.sampled_from([1, 64, 300, 1024]), min_size=1, max_size=3))
+    inner = draw(st.booleans())
+    """Whether the result waits in the macro, for a flag that the macro before it raised."""
+
+    def product(buffer: int) -> list[Any]:
+        work = isa.Duplicate(dst=LEFT, scalar=0.0, repeat=sizes[buffer])
+        ops = [isa.WaitFlag(src=MTE2, dst=V, id=buffer), work, isa.SetFlag(src=V, dst=MTE2, id=buffer)]
+        if inner:
+            ops[1:1] = [isa.WaitFlag(src=S, dst=V, id=3), *flag(V, V, 4), isa.SetFlag(src=S, dst=V, id=3)]
+        return [*ops, isa.SetFlag(src=V, dst=MTE3, id=buffer)]
+
+    macros = [Macro(product(b)) for b in range(buffers)]
+    free = [isa.SetFlag(src=V, dst=MTE2, id=b) for b in range(buffers)]
+    ops: list[Any] = [isa.SetFlag(src=S, dst=V, id=3), *free]
+    rounds, ahead = draw(st.integers(1, 30)), draw(st.integers(0, buffers - 1))
+    for number in range(rounds + ahead):
+        buffer = number % buffers
+        if number < rounds:
+            length = loads[number % len(loads)]
+            load_one = isa.DataCopy(dst=LEFT, src=Operand(Space.GM, isa.F32, 0), block_len=length)
+            full = isa.SetFlag(src=MTE2, dst=V, id=buffer)
+            ops += [isa.WaitFlag(src=V, dst=MTE2, id=buffer), load_one, full]
+        if number >= ahead:
+            buffer = (number - ahead) % buffers
+            ops += [macros[buffer], isa.WaitFlag(src=V, dst=MTE3, id=buffer), store_one]
+    return [*ops, *(isa.WaitFlag(src=V, dst=MTE2, id=b) for b in range(buffers))]
+
+
+load_eight = isa.DataCopy(dst=LEFT, src=Operand(Space.GM, isa.F32, 0), block_len=8)
+store_one = isa.DataCopy(dst=Operand(Space.GM, isa.F32, 0), src=LEFT, block_len=8)
+
+
+@settings(max_examples=150, deadline=None, derandomize=True)
+@given(buffered(), st.data())
+def test_macros_between_flags_of_others(ops, data):
+    both_ways(changed(TOY, data.draw(numbers("vec"))), "vec", ops)
+
+
 def both_ways(chip: Any, kind: str, ops: list[Any]) -> None:
     """A stream with macros takes the time of the same stream without."""
     built, kept = resolved(chip, kind, [ops])
@@ -137,6 +213,31 @@ def both_ways(chip: Any, kind: str, ops: list[Any]) -> None:
 
 def fill(repeat: int) -> Any:
     return isa.Duplicate(dst=at(Space.UB, isa.F32), scalar=0.0, repeat=repeat)
+
+
+def test_a_pipe_that_waits_for_the_flag_of_a_macro_takes_it():
+    """Three times over, so that what the macro did the first time could be done again."""
+    done = isa.SetFlag(src=V, dst=MTE3, id=0)
+    round_ = [isa.WaitFlag(src=V, dst=MTE3, id=0), store_one, Macro([fill(9), done, *flag(V, S)])]
+    both_ways(TOY, "vec", round_ * 3)
+
+
+def test_a_macro_whose_flag_is_raised_behind_it():
+    """The load before it waits for a flag that the scalar unit sets behind it."""
+    late = [isa.WaitFlag(src=S, dst=MTE2, id=0), load_eight, isa.SetFlag(src=MTE2, dst=V, id=0)]
+    early = [load_eight, isa.SetFlag(src=MTE2, dst=V, id=0)]
+    body = Macro([isa.WaitFlag(src=MTE2, dst=V, id=0), fill(9)])
+    behind = [isa.SetFlag(src=S, dst=MTE2, id=0), *flag(V, S)]
+    both_ways(TOY, "vec", [*early, body, *flag(V, S), *[*late, body, *behind] * 3])
+
+
+def test_a_flag_that_is_raised_twice_before_a_macro_that_raises_it_too():
+    """The macro waits for it twice: for the one before and for its own, or for two from before."""
+    taken, given = isa.WaitFlag(src=S, dst=V, id=0), isa.SetFlag(src=S, dst=V, id=0)
+    body = Macro([taken, isa.ScalarWork(count=500), given, taken, fill(1)])
+    idle = [*flag(V, S), isa.ScalarWork(count=9000)]
+    once, twice = [given, *idle, body], [given, given, *idle, body, *flag(V, S), taken]
+    both_ways(TOY, "vec", [*once, *once, *twice])
 
 
 def test_the_room_in_the_queue_is_part_of_what_a_macro_meets():

@@ -13,6 +13,8 @@ from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from typing import Literal, NamedTuple
 
+import numpy as np
+
 from npusim.config.chip import Chip
 from npusim.isa.operand import Access, Space, merge_runs
 from npusim.program.program import SegmentSpec
@@ -56,13 +58,21 @@ class Touched(NamedTuple):
 
 
 class Settled:
-    """An access of many runs all of whose bytes are there, with nothing under way."""
+    """A read of many runs all of whose bytes are there or under way."""
 
-    __slots__ = ("holds", "touched")
+    __slots__ = ("_nbytes", "_touched", "holds")
 
-    def __init__(self, touched: Touched) -> None:
-        self.touched = touched
+    def __init__(self, nbytes: int, awaited: tuple[Fetch, ...]) -> None:
+        self._nbytes = nbytes
+        self._touched = Touched(nbytes, 0, 0, awaited)
         self.holds = True
+
+    def touched(self, now: int) -> Touched:
+        """Return what the same read does to the cache once more."""
+        awaited = self._touched.awaited
+        if awaited and not all(by.pending(now) for by in awaited):
+            self._touched = Touched(self._nbytes, 0, 0, tuple(by for by in awaited if by.pending(now)))
+        return self._touched
 
 
 class Line:
@@ -90,14 +100,33 @@ class Line:
             return 0
         return sum(max(0, min(high, stop) - max(low, start)) for start, stop in self.runs)
 
-    def add(self, low: int, high: int) -> None:
-        """Add a run of bytes."""
-        if self.runs is None and low <= self.high and high >= self.low:
-            self.low, self.high = min(low, self.low), max(high, self.high)
-            return
-        runs = merge_runs([*(self.runs or [(self.low, self.high)]), (low, high)])
+    def insert(self, low: int, high: int) -> int:
+        """Add a run of bytes; return how many of them were there before."""
+        if self.runs is None:
+            if low <= self.high and high >= self.low:
+                before = max(0, min(high, self.high) - max(low, self.low))
+                self.low, self.high = min(low, self.low), max(high, self.high)
+                return before
+            self.runs = [(self.low, self.high)]
+        runs = self.runs
+        at = bisect_right(runs, (low, high))  # runs from here on start behind `low`, or are longer
+        start, stop = runs[at - 1] if at else (low, low)
+        if stop >= high and at:
+            return high - low
+        if at == len(runs) or runs[at][0] > high:
+            if stop < low or not at:
+                runs.insert(at, (low, high))
+                before = 0
+            else:
+                runs[at - 1] = (start, high)
+                before = stop - low
+        else:
+            before = self.known(low, high)
+            runs[:] = merge_runs([*runs, (low, high)])
         self.low, self.high = runs[0][0], runs[-1][1]
-        self.runs = runs if len(runs) > 1 else None
+        if len(runs) == 1:
+            self.runs = None
+        return before
 
     @property
     def held(self) -> int:
@@ -152,7 +181,7 @@ class L2:
         if not write and access.counts:
             settled = self._settled.get(access)
             if settled is not None and settled.holds:
-                return settled.touched
+                return settled.touched(now)
         lines, ordered = self._lines, self._ordered
         find, use = lines.get, lines.move_to_end
         hit = miss = evicted = 0
@@ -171,7 +200,7 @@ class L2:
             if ordered:
                 use(index)
             if write:
-                line.add(low, high)
+                line.insert(low, high)
                 line.dirty = True
                 hit += high - low
                 continue
@@ -179,28 +208,29 @@ class L2:
             if by is not None and by is not fetch and not by.pending(now):
                 by = line.fetch = None  # time does not go back, so nobody will wait for it any more
             whole = line.runs is None and line.low <= low and high <= line.high  # as most reads are
-            present = high - low if whole else line.known(low, high)
+            present = high - low if whole else line.insert(low, high)
             hit += present
             if by is not None and present and by is not fetch and by not in awaited:
                 awaited.append(by)
             if present < high - low:
                 miss += high - low - present
-                line.add(low, high)
                 line.fetch = fetch
                 if line.settled is not None:
                     for settled in line.settled:
                         settled.holds = False
                     line.settled = None
         touched = Touched(hit, miss, evicted, tuple(awaited))
-        if access.counts and not (write or ordered or miss or awaited):
-            self._settle(access, pieces, touched)
+        if access.counts and not (write or ordered):
+            if miss and fetch is not None:
+                awaited.append(fetch)
+            self._settle(access, pieces, Settled(hit + miss, tuple(awaited)))
         return touched
 
-    def _settle(self, access: Access, pieces: Sequence[tuple[int, int, int]], touched: Touched) -> None:
-        """Keep what an access found, since products read the same packets again and again."""
+    def _settle(self, access: Access, pieces: Sequence[tuple[int, int, int]], settled: Settled) -> None:
+        """Keep what a read found, since products read the same packets again and again."""
         if len(self._settled) >= _KEPT:
             self._settled.clear()
-        settled = self._settled[access] = Settled(touched)
+        self._settled[access] = settled
         for index, _, _ in pieces:
             line = self._lines[index]
             if line.settled is None:
@@ -218,11 +248,16 @@ class L2:
         kept = self._kept.get(access)
         if kept is not None:
             return kept
-        found = []
-        for first, last in _runs(access):
-            start, stop = base + first, base + last
-            for index in range(start // granule, -(-stop // granule)):
-                found.append((index, max(start, index * granule), min(stop, (index + 1) * granule)))
+        runs = np.array(_runs(access), np.int64).reshape(-1, 2) + base
+        firsts, lasts = runs[:, 0] // granule, (runs[:, 1] - 1) // granule
+        if (firsts == lasts).all():
+            found = list(zip(firsts.tolist(), runs[:, 0].tolist(), runs[:, 1].tolist(), strict=True))
+        else:
+            found = [
+                (index, max(start, index * granule), min(stop, (index + 1) * granule))
+                for start, stop in runs.tolist()
+                for index in range(start // granule, -(-stop // granule))
+            ]
         if access.counts:
             if len(self._kept) >= _KEPT:
                 self._kept.clear()
