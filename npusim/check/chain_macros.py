@@ -61,10 +61,7 @@ class Known(NamedTuple):
         for flag, count in waits.items():
             if len(flags[flag]) < count:
                 return False
-        for flag in self.apart_flags:
-            if len(flags[flag]) != waits.get(flag, 0):
-                return False
-        return True
+        return all(len(flags[flag]) == waits.get(flag, 0) for flag in self.apart_flags)
 
     def seen_by(self, chain: Chain, latency: int) -> tuple[object, ...]:
         """Return what the times depend on: how far the pipes and flags are ahead of the issue."""

@@ -196,6 +196,8 @@ class Access(NamedTuple):
 
     def runs(self) -> list[tuple[int, int]]:
         """Return the touched bytes as sorted, disjoint half-open intervals that do not adjoin."""
+        if not self.counts:
+            return [(self.start, self.start + self.size)] if self.size else []
         starts = np.array([self.start], np.int64)
         size = self.size
         for count, stride in zip(reversed(self.counts), reversed(self.strides), strict=True):

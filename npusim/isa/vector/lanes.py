@@ -102,19 +102,18 @@ class VectorInstruction(Instruction):
 
     def check_fields(self) -> None:
         """Raise where a repeat count or a stride is outside what the instruction encodes."""
-        for f in type(self).spec:
-            if f.name == "repeat" and not 0 <= getattr(self, f.name) <= MAX_REPEAT:
+        repeat = getattr(self, "repeat", 0)
+        if not 0 <= repeat <= MAX_REPEAT:
+            raise self.error(
+                f"repeat must be 0..{MAX_REPEAT}, not {repeat}; split it, or count elements in counter mode"
+            )
+        for name in _stride_fields(type(self)):
+            stride = getattr(self, name)
+            if not 0 <= stride <= self.max_stride:
                 raise self.error(
-                    f"repeat must be 0..{MAX_REPEAT}, not {getattr(self, f.name)}; "
-                    f"split it, or count elements in counter mode"
+                    f"{name} must be 0..{grouped(self.max_stride)}, not {grouped(stride)}; "
+                    f"it counts {self.stride_unit(name)}"
                 )
-            if f.form == "int" and f.name.endswith(("_block", "_repeat")):
-                stride = getattr(self, f.name)
-                if not 0 <= stride <= self.max_stride:
-                    raise self.error(
-                        f"{f.name} must be 0..{grouped(self.max_stride)}, not {grouped(stride)}; "
-                        f"it counts {self.stride_unit(f.name)}"
-                    )
 
     def stride_unit(self, name: str) -> str:
         """Return what a stride field counts, in words."""
@@ -127,7 +126,7 @@ class VectorInstruction(Instruction):
     def check_bounds(self, chip: Chip, state: State) -> None:
         """Raise where an operand leaves the buffer."""
         room = chip.capacity_bytes("ub")
-        for name, found in self.touched(state).items():
+        for name, found in _LAST.touched(self, state).items():
             for access in found:
                 end = access.start + access.size
                 for count, stride in zip(access.counts, access.strides, strict=True):
@@ -140,7 +139,7 @@ class VectorInstruction(Instruction):
 
     def check_apart(self, state: State, *names: str) -> None:
         """Raise where two operands have bytes in common."""
-        touched = self.touched(state)
+        touched = _LAST.touched(self, state)
         first, second = ([r for a in touched.get(n, ()) for r in a.runs()] for n in names)
         if any(a < d and c < b for a, b in first for c, d in second):
             raise self.error(
@@ -156,12 +155,16 @@ class VectorInstruction(Instruction):
     def reads(self, state: State) -> tuple[Access, ...]:
         """Return exactly the bytes the instruction reads."""
         roles = self.roles
-        return tuple(a for name, found in self.touched(state).items() if roles[name].reads for a in found)
+        return tuple(
+            a for name, found in _LAST.touched(self, state).items() if roles[name].reads for a in found
+        )
 
     def writes(self, state: State) -> tuple[Access, ...]:
         """Return exactly the bytes the instruction writes."""
         roles = self.roles
-        return tuple(a for name, found in self.touched(state).items() if roles[name].writes for a in found)
+        return tuple(
+            a for name, found in _LAST.touched(self, state).items() if roles[name].writes for a in found
+        )
 
     # ---- values and cost -----------------------------------------------------------------------------------
 
@@ -194,6 +197,36 @@ class VectorInstruction(Instruction):
         if body > ceil(repeats * table[column]):
             prices.append("vector.banks.groups")
         return Work(vector.head_cycles + body, element_ops=elements, prices=tuple(prices))
+
+
+class _Last:
+    """The bytes of the instruction looked at last: its bounds, its reads and its writes each ask for them."""
+
+    def __init__(self) -> None:
+        self._asked: tuple[VectorInstruction, State] | None = None
+        self._found: dict[str, list[Access]] = {}
+
+    def touched(self, op: VectorInstruction, state: State) -> dict[str, list[Access]]:
+        """Return what `op.touched(state)` says."""
+        asked = self._asked
+        if asked is None or asked[0] is not op or asked[1] is not state:
+            self._found = op.touched(state)
+            self._asked = op, state
+        return self._found
+
+
+_LAST = _Last()
+
+
+_STRIDES: dict[Any, tuple[str, ...]] = {}
+
+
+def _stride_fields(cls: type[VectorInstruction]) -> tuple[str, ...]:
+    found = _STRIDES.get(cls)
+    if found is None:
+        names = [f.name for f in cls.spec if f.form == "int"]
+        found = _STRIDES[cls] = tuple(n for n in names if n.endswith(("_block", "_repeat")))
+    return found
 
 
 def _one_of(words: str) -> str:

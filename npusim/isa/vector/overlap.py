@@ -34,10 +34,10 @@ def check_overlap(
         source_blocks = blocks_of(plan.pieces[0].lanes, source.at.dtype)
         if not _hulls_meet(target, blocks, source, source_blocks, repeats):
             continue
-        narrows = target.at.dtype.bits < source.at.dtype.bits and target.block == source.block == 1
         span = (blocks - 1) * target.block + 1
-        if source[1:] == target[1:] and source.at[:3] == target.at[:3] and target.repeat >= span:
+        if _same_walk(source, target) and target.repeat >= span:
             continue  # in place
+        narrows = target.at.dtype.bits < source.at.dtype.bits and target.block == source.block == 1
         may_feed = _accumulation(accumulates, name, target, source)
         if may_feed and source == target:
             continue  # all repeats into one place
@@ -61,6 +61,16 @@ def check_overlap(
                 )
             for block in here:
                 written.setdefault(block, repeat)
+
+
+def _same_walk(a: Strided, b: Strided) -> bool:
+    return (
+        a.at.address == b.at.address
+        and a.block == b.block
+        and a.repeat == b.repeat
+        and a.at.dtype is b.at.dtype
+        and a.at.space is b.at.space
+    )
 
 
 def _accumulation(accumulates: bool, name: str, dst: Strided, source: Strided) -> bool:

@@ -134,13 +134,6 @@ class Line:
         return self.known(self.low, self.high)
 
 
-def _runs(access: Access) -> Sequence[tuple[int, int]]:
-    """Return the runs of an access; quick for the most common, that of one run."""
-    if access.counts or not access.size:
-        return access.runs()
-    return ((access.start, access.start + access.size),)
-
-
 _KEPT = 1 << 12
 """Accesses of many runs whose granules are kept, since products read the same packets again and again."""
 
@@ -248,7 +241,7 @@ class L2:
         kept = self._kept.get(access)
         if kept is not None:
             return kept
-        runs = np.array(_runs(access), np.int64).reshape(-1, 2) + base
+        runs = np.array(access.runs(), np.int64).reshape(-1, 2) + base
         firsts, lasts = runs[:, 0] // granule, (runs[:, 1] - 1) // granule
         if (firsts == lasts).all():
             found = list(zip(firsts.tolist(), runs[:, 0].tolist(), runs[:, 1].tolist(), strict=True))
@@ -272,7 +265,7 @@ class L2:
         granule, lines = self._granule, self._lines
         total = hit = 0
         awaited: list[Fetch] = []
-        for first, last in _runs(access):
+        for first, last in access.runs():
             start, stop = base + first, base + last
             total += stop - start
             if write:
