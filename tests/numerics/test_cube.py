@@ -85,6 +85,25 @@ def test_large_tiles_take_the_same_values_as_small_ones(kind):
             assert same_bits(whole[rows], cube(rule, a[rows], b, acc[rows], saturate=True, fmt=kind)), name
 
 
+@pytest.mark.parametrize("reach", [1, 1024])
+@pytest.mark.parametrize("seed", range(8))
+def test_the_few_outputs_whose_additions_may_be_inexact(seed, reach):
+    """Ties in all outputs, and a crumb that decides one of them where two small numbers meet. A sum of 1024
+    and the crumb does not fit float64; one of 1 does, but the accumulator elsewhere makes it look as if not.
+    """
+    rng = np.random.default_rng(seed)
+    a, b = (rng.integers(-3, 4, (48, 48)).astype(np.float16) * np.float16(2.0**-7) for _ in range(2))
+    a[24, 17], b[17, 16] = rng.choice([2.0**-24, -(2.0**-24)]), 2.0**-24
+    acc = (reach * (1 + rng.integers(0, 1 << 22, (48, 48)) * 2.0**-23)).astype(np.float32)
+    acc[0, 0] = 1024
+    rule = DEFAULT_PROFILE.cube_rule("f16")
+    whole = matmul(rule, a, b, acc, saturate=True)
+    rows = [24, seed]
+    assert same_bits(whole[rows], cube(rule, a[rows], b, acc[rows], saturate=True, fmt="f16"))
+    parts = [matmul(rule, a[i : i + 8], b, acc[i : i + 8], saturate=True) for i in range(0, 48, 8)]
+    assert same_bits(whole, np.concatenate(parts))
+
+
 @pytest.mark.parametrize("saturate", [False, True])
 @pytest.mark.parametrize("kind", ["f16", "bf16", "f32"])
 def test_parts_that_are_zero_may_be_left_out(kind, saturate):

@@ -52,8 +52,13 @@ def fused_exact(rule: CubeNumerics, bounds: Bounds, acc: Array, *, per_write: bo
 def _block_by_block(
     rule: CubeNumerics, bounds: Bounds, acc: Array, *, per_write: bool, saturate: bool
 ) -> Array:
-    limit = bounds.exact_up_to()
     few = bounds.at_risk() if acc.size > _SMALL_TILE and any(bounds.exact) else None
+    if few is not None and few[0].size and all(bounds.exact) and not per_write:
+        # mostly none of the few goes wrong, so they are looked at once, and the blocks done again if need be
+        done = _blocks_unrepaired(bounds, acc, few)
+        if done is not None:
+            return done
+    limit = bounds.exact_up_to()
     s, out = np.empty(acc.shape), np.empty(acc.shape, np.float32)
     for b, exact in enumerate(bounds.exact):
         np.matmul(bounds.left.values[b].T, bounds.right.values[b], out=s)
@@ -74,6 +79,23 @@ def _block_by_block(
             after_write(rule, out, saturate=saturate)
         acc, out = out, acc
     return acc
+
+
+def _blocks_unrepaired(bounds: Bounds, acc: Array, few: tuple[Array, Array]) -> Array | None:
+    """All blocks, exact products given; `None`, and `acc` as it was, if an addition to one of the few outputs
+    may have gone wrong.
+    """
+    at = few[0] * bounds.right.rows + few[1]
+    seen = np.empty((len(bounds.exact), at.size), np.float32)
+    s, out, spare = np.empty(acc.shape), np.empty(acc.shape, np.float32), np.empty(acc.shape, np.float32)
+    before = acc
+    for b, after in enumerate(seen):
+        np.matmul(bounds.left.values[b].T, bounds.right.values[b], out=s)
+        np.add(s, before, out=s)
+        np.copyto(out, s, casting="unsafe")
+        out.take(at, out=after, mode="clip")  # "raise" would go by way of a buffer
+        before, out = out, spare if before is acc else before
+    return before if _within(seen, bounds.exact_up_to()) else None
 
 
 Part = tuple[int, int, int, int]
