@@ -98,6 +98,16 @@ def touched(at: Operand, offset: int, size: int, *repeats: tuple[int, int]) -> A
     return Access(at.space, at.segment, at.address + offset, size, counts, strides)
 
 
+def copy_runs(dst: Array, src: Array) -> None:
+    """Copy bytes, (..., bytes of a run), where the bytes of a run adjoin.
+
+    As elements of one run each, which go in an order that is several times as fast for the short runs of
+    rows far apart.
+    """
+    run = np.dtype((np.void, src.shape[-1]))
+    dst.view(run)[...] = src.view(run)
+
+
 def end_of(access: Access) -> int:
     """Return one past the last byte of an access."""
     reach = sum((c - 1) * s for c, s in zip(access.counts, access.strides, strict=True))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Annotated, ClassVar
 
 from npusim.config.chip import Chip
-from npusim.isa.dma.movement import GM, L1, Movement, port_work, raw, touched
+from npusim.isa.dma.movement import GM, L1, Movement, copy_runs, port_work, raw, touched
 from npusim.isa.dtype import F16
 from npusim.isa.instruction import CoreView, Role, Work, instruction
 from npusim.isa.operand import Access, Operand, Pipe
@@ -109,7 +109,7 @@ class DataCopyNd2Nz(Movement):
             shape = (self.nd_num, count, self.n_value, nbytes)
             source = core.view(raw(self.src, first * BLOCK_BYTES), shape, (rows[0], BLOCK_BYTES, rows[1], 1))
             strides = (self.dst_matrix_stride * size, column, row, 1)
-            core.view(raw(self.dst, first * column), shape, strides)[...] = source
+            copy_runs(core.view(raw(self.dst, first * column), shape, strides), source)
 
     def work(self, chip: Chip, state: State) -> Work:
         """Return the cost of the port."""
