@@ -114,11 +114,11 @@ def comparison_text(found: Comparison) -> str:
     gone, new, both = found.instructions
     same = f"the same {both:,} instructions" if not gone and not new else None
     lines += [f"stream      {same or f'{gone:,} instructions gone, {new:,} new, {both:,} as before'}"]
-    totals = [(c.name, _total(c.before), _total(c.after), _signed(_percent(c), 1)) for c in found.totals]
+    totals = [(c.name, _total(c.before), _total(c.after), _grown(c)) for c in found.totals]
     name, old, now, percent = (max(map(len, column)) for column in zip(*totals, strict=True))
     for number, (what, a, b, grown) in enumerate(totals):
         label = "totals" if not number else ""
-        lines.append(f"{label:12}{what:{name}}  {a:>{old}} -> {b:>{now}}  {grown:>{percent}} %")
+        lines.append(f"{label:12}{what:{name}}  {a:>{old}} -> {b:>{now}}  {grown:>{percent}}")
     rows = [
         (pipe, [_signed(causes[c][1] - causes[c][0], 0) for c in CAUSES])
         for pipe, causes in found.pipes.items()
@@ -204,6 +204,10 @@ def _percent(change: Change) -> float:
     if not change.before:
         return 0.0 if not change.after else float("inf")
     return 100 * float(change.after - change.before) / float(change.before)
+
+
+def _grown(change: Change) -> str:
+    return "=" if change.after == change.before else f"{_percent(change):+,.1f} %"
 
 
 def _signed(value: float, digits: int) -> str:
