@@ -43,7 +43,6 @@ from npusim.report.schema import schema_text as report_schema_text
 from npusim.report.simulate import run as run_built
 from npusim.report.text import check_text, report_text, values_words
 from npusim.report.timeline import timeline
-from npusim.sweeps.schema import schema_text as sweep_schema_text
 from npusim.trace.write import check_trace_file, write_trace
 
 app = typer.Typer(
@@ -246,7 +245,7 @@ def programs(
 ) -> None:
     """List the programs, or describe one: its parameters, and its arrays on a chip."""
     with document(as_json):
-        known = {name: find_program(name)} if name else shipped_programs() | plugged_programs()
+        known = shipped_programs() | plugged_programs() if name is None else {name: find_program(name)}
         data = listing.programs_data(known)
     if as_json:
         show(_dump(data))
@@ -263,6 +262,8 @@ def schema(
     ],
 ) -> None:
     """Print the JSON Schema of chip files, of reports, or of the space files of sweeps."""
+    from npusim.sweeps.schema import schema_text as sweep_schema_text  # for this command alone
+
     texts = {"chip": chip_schema_text, "report": report_schema_text, "sweep": sweep_schema_text}
     show(texts[kind]())
 

@@ -10,14 +10,24 @@ import os
 import sys
 import traceback
 from collections.abc import Sequence
+from importlib import import_module
 
 from typer.main import get_command
 
-from npusim.cli import looking, plots, search, sweep, validation  # noqa: F401  # add their commands
 from npusim.cli.commands import app
 from npusim.cli.options import ARGV
 from npusim.cli.problems import explain
 from npusim.cli.screen import StdoutClosedError, complain
+
+_FIRST = frozenset(c.name or c.callback.__name__ for c in app.registered_commands if c.callback)
+"""Commands that need no more than is loaded here."""
+
+
+def _load_commands(args: Sequence[str]) -> None:
+    """Add the other commands, unless the arguments begin with one that is there; to load them takes long."""
+    if args[0] not in _FIRST:
+        for module in ("looking", "plots", "search", "sweep", "validation"):
+            import_module(f"npusim.cli.{module}")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -38,6 +48,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         args = ["--help"]
     ARGV.set(args)
     try:
+        _load_commands(args)
         code = get_command(app).main(args, prog_name="npusim", standalone_mode=False)
     except StdoutClosedError:
         return 141

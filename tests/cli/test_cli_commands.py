@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -179,6 +181,27 @@ def test_programs(npusim: Npusim) -> None:
         "type": "int",
         "default": 1 << 20,
     }
+
+
+def test_the_name_of_a_program_is_not_empty(npusim: Npusim) -> None:
+    done = npusim("programs", "")
+    assert (done.code, done.out) == (2, "")
+    assert done.err == "error: program '' is not known; list them with `npusim programs`\n"
+
+
+def test_other_commands_are_loaded_when_they_are_wanted() -> None:
+    """To load the models of sweeps, plots and validation takes as long as a small run."""
+    code = (
+        "import sys; from npusim.cli import main; main({args}); print("
+        "*sorted({{m.split('.')[1] for m in sys.modules if m.startswith('npusim.')}}), file=sys.stderr)"
+    )
+
+    def loaded(*args: str) -> set[str]:
+        command = [sys.executable, "-c", code.format(args=list(args))]
+        return set(subprocess.run(command, capture_output=True, text=True, check=True).stderr.split())
+
+    assert not {"sweeps", "plots", "validation"} & loaded("run", "memcopy", "-p", "n=64")
+    assert {"sweeps", "plots", "validation"} <= loaded("--help")
 
 
 def test_one_program(npusim: Npusim) -> None:
