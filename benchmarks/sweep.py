@@ -55,7 +55,7 @@ def main() -> None:
     """Run the benchmarks."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--all", action="store_true", help="also run 200 points in four ways")
-    parser.add_argument("--n", type=int, default=1 << 20, help="elements")
+    parser.add_argument("--n", type=int, default=1 << 18, help="elements")
     given = parser.parse_args()
     print(retiming(given.n), flush=True)
     if given.all:
