@@ -100,15 +100,23 @@ def reader(request, tmp_path, monkeypatch, capsys):
     REGISTRY.update(known)
 
 
-def page(name: str):
-    """Return a page as a parameter; Dask warns of what its processes leave when they end."""
-    far = SCHEDULER in (ROOT / name).read_text(encoding="utf-8")
-    return pytest.param(name, marks=[pytest.mark.filterwarnings("ignore")] if far else [], id=name)
+SHARED = {"docs/programs.md": 4}
+"""Pages of commands that need nothing of one another, and how many readers share one."""
 
 
-@pytest.mark.parametrize("reader", [page(name) for name in pages()], indirect=True)
-def test_a_page_does_what_it_says(reader):
-    for step in steps((ROOT / reader.page).read_text(encoding="utf-8")):
+def readers():
+    """Return every page with its readers; Dask warns of what its processes leave when they end."""
+    for name in pages():
+        far = SCHEDULER in (ROOT / name).read_text(encoding="utf-8")
+        for number in range(SHARED.get(name, 1)):
+            marks = [pytest.mark.filterwarnings("ignore")] if far else []
+            yield pytest.param(name, number, marks=marks, id=f"{name}-{number}" if number else name)
+
+
+@pytest.mark.parametrize(("reader", "number"), list(readers()), indirect=["reader"])
+def test_a_page_does_what_it_says(reader, number):
+    found = steps((ROOT / reader.page).read_text(encoding="utf-8"))
+    for step in found[number :: SHARED.get(reader.page, 1)]:
         reader.do(step)
 
 
