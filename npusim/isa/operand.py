@@ -8,6 +8,7 @@ from enum import IntEnum
 from typing import Any, NamedTuple, Self
 
 import numpy as np
+from numpy.typing import NDArray
 
 from npusim.isa.dtype import DType
 
@@ -198,6 +199,11 @@ class Access(NamedTuple):
         """Return the touched bytes as sorted, disjoint half-open intervals that do not adjoin."""
         if not self.counts:
             return [(self.start, self.start + self.size)] if self.size else []
+        starts, stops = self.bounds()
+        return list(zip(starts.tolist(), stops.tolist(), strict=True))
+
+    def bounds(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Return the starts and the ends of `runs()`."""
         starts = np.array([self.start], np.int64)
         size = self.size
         for count, stride in zip(reversed(self.counts), reversed(self.strides), strict=True):
@@ -205,12 +211,12 @@ class Access(NamedTuple):
                 size *= count
                 continue
             starts = (np.arange(count, dtype=np.int64)[:, None] * stride + starts).ravel()
-        if len(starts) == 1:
-            return [(int(starts[0]), int(starts[0]) + size)] if size else []
-        lows = starts.tolist()
-        if size and lows and int(np.diff(starts).min()) > size:  # in order and apart, as rows of matrices are
-            return list(zip(lows, (starts + size).tolist(), strict=True))
-        return merge_runs((low, low + size) for low in lows)
+        if not size or not len(starts):
+            return starts[:0], starts[:0]
+        if len(starts) == 1 or int(np.diff(starts).min()) > size:  # in order, apart, as rows of matrices are
+            return starts, starts + size
+        lows, highs = zip(*merge_runs((low, low + size) for low in starts.tolist()), strict=True)
+        return np.array(lows, np.int64), np.array(highs, np.int64)
 
     @property
     def total(self) -> int:

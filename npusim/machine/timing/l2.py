@@ -13,8 +13,6 @@ from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from typing import Literal, NamedTuple
 
-import numpy as np
-
 from npusim.config.chip import Chip
 from npusim.isa.operand import Access, Space, merge_runs
 from npusim.program.program import SegmentSpec
@@ -238,24 +236,30 @@ class L2:
         index = start // granule
         if not access.counts and access.size and start + access.size <= (index + 1) * granule:
             return ((index, start, start + access.size),)
+        if not access.counts:
+            return self._cut(access.runs(), base)
         kept = self._kept.get(access)
         if kept is not None:
             return kept
-        runs = np.array(access.runs(), np.int64).reshape(-1, 2) + base
-        firsts, lasts = runs[:, 0] // granule, (runs[:, 1] - 1) // granule
-        if (firsts == lasts).all():
-            found = list(zip(firsts.tolist(), runs[:, 0].tolist(), runs[:, 1].tolist(), strict=True))
+        starts, stops = (base + at for at in access.bounds())
+        indices = starts // granule
+        if (indices == (stops - 1) // granule).all():
+            found = list(zip(indices.tolist(), starts.tolist(), stops.tolist(), strict=True))
         else:
-            found = [
-                (index, max(start, index * granule), min(stop, (index + 1) * granule))
-                for start, stop in runs.tolist()
-                for index in range(start // granule, -(-stop // granule))
-            ]
-        if access.counts:
-            if len(self._kept) >= _KEPT:
-                self._kept.clear()
-            self._kept[access] = found
+            found = self._cut(access.runs(), base)
+        if len(self._kept) >= _KEPT:
+            self._kept.clear()
+        self._kept[access] = found
         return found
+
+    def _cut(self, runs: Sequence[tuple[int, int]], base: int) -> list[tuple[int, int, int]]:
+        """Cut runs of a segment that starts at `base` at the borders of granules."""
+        granule = self._granule
+        return [
+            (index, max(base + start, index * granule), min(base + stop, (index + 1) * granule))
+            for start, stop in runs
+            for index in range((base + start) // granule, -(-(base + stop) // granule))
+        ]
 
     def bypass(self, access: Access, *, write: bool, now: int = 0) -> Touched:
         """Look an access up that leaves the cache as it is: reads take what is there and the rest from main
