@@ -15,11 +15,9 @@ from typing import Any
 
 import typer
 from typer.cli import get_docs_for_click
-from typer.main import get_command
 
 import npusim
-import npusim.cli  # adds every command to the application
-from npusim.cli.commands import app
+from npusim.cli.entry import command_line
 from npusim.config.schema import chip_schema
 from npusim.program.discover import shipped_programs
 from npusim.report.listing import chips_data, programs_data
@@ -52,7 +50,7 @@ def write(folder: Path) -> list[Path]:
 
 def cli_page() -> str:
     """Return the commands with their arguments and options, from the application itself."""
-    command = get_command(app)
+    command = command_line()
     body = get_docs_for_click(
         obj=command, ctx=typer.Context(command), name="npusim", title="The command line"
     )

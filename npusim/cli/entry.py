@@ -11,6 +11,7 @@ import sys
 import traceback
 from collections.abc import Sequence
 from importlib import import_module
+from typing import Any
 
 from typer.main import get_command
 
@@ -20,14 +21,15 @@ from npusim.cli.problems import explain
 from npusim.cli.screen import StdoutClosedError, complain
 
 _FIRST = frozenset(c.name or c.callback.__name__ for c in app.registered_commands if c.callback)
-"""Commands that need no more than is loaded here."""
+"""Commands that need nothing but what is loaded anyway."""
 
 
-def _load_commands(args: Sequence[str]) -> None:
-    """Add the other commands, unless the arguments begin with one that is there; to load them takes long."""
-    if args[0] not in _FIRST:
-        for module in ("looking", "plots", "search", "sweep", "validation"):
+def command_line(args: Sequence[str] = ()) -> Any:
+    """Return the application, a Click command, with all its commands or with those the arguments ask for."""
+    if not args or args[0] not in _FIRST:
+        for module in ("looking", "plots", "search", "sweep", "validation"):  # long to load for a small run
             import_module(f"npusim.cli.{module}")
+    return get_command(app)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -48,8 +50,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         args = ["--help"]
     ARGV.set(args)
     try:
-        _load_commands(args)
-        code = get_command(app).main(args, prog_name="npusim", standalone_mode=False)
+        code = command_line(args).main(args, prog_name="npusim", standalone_mode=False)
     except StdoutClosedError:
         return 141
     except KeyboardInterrupt:

@@ -7,11 +7,9 @@ import re
 from pathlib import Path
 
 import pytest
-from typer.main import get_command
 
 import npusim
-import npusim.cli
-from npusim.cli.commands import app
+from npusim.cli.entry import command_line
 from npusim.config.find import chip_names
 from npusim.config.schema import chip_schema
 from npusim.program.discover import shipped_programs
@@ -38,7 +36,7 @@ def test_every_command_and_option_is_on_the_page(generate):
         for below, inner in getattr(command, "commands", {}).items():
             look(inner, f"{name} {below}")
 
-    top = get_command(app)
+    top = command_line()
     assert {"run", "check", "sweep", "plot", "validate"} <= set(top.commands)
     for name, command in top.commands.items():
         look(command, f"npusim {name}")

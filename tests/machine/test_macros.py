@@ -32,7 +32,6 @@ from npusim.machine.timing.account import Cause
 from npusim.machine.timing.engine import TimingMachine
 from npusim.machine.timing.macros import Player
 
-
 LEFT = at(Space.UB, isa.F32)
 
 
@@ -103,7 +102,8 @@ def streams(draw: Any) -> list[list[Any]]:
         others = [open_macro(draw) for _ in range(draw(st.integers(0, 2)))]
         ops: list[Any] = []
         for _ in range(draw(st.integers(2, 16))):
-            what = draw(st.sampled_from(["macro", "macro", "open", "open", "ahead", "load", "store", "stretch"]))
+            kinds = ["macro", "macro", "open", "open", "ahead", "load", "store", "stretch"]
+            what = draw(st.sampled_from(kinds))
             if what == "macro":
                 ops += [draw(st.sampled_from(macros))] * draw(st.integers(1, 4))
             elif what == "open" and others:
