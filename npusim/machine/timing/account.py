@@ -77,6 +77,9 @@ class Moves:
         return len(self.start) - 1
 
 
+_ISSUE = int(Cause.ISSUE)  # Python 3.11 looks a member of an enum up as slowly as it calls a function
+
+
 class PipeClock:
     """The cycles of one pipe by cause, complete up to `cursor`."""
 
@@ -104,3 +107,17 @@ class PipeClock:
             self.cursor = time
             if self.spans is not None:
                 self.spans.add(self.index, op, cause, start, time)
+
+    def spend(self, cause: Cause, start: int, stop: int, op: int) -> None:
+        """Put the time from the cursor to `start` down to issue, and from there to `stop` to a cause."""
+        if self.spans is not None:
+            self.until(Cause.ISSUE, start, op)
+            self.until(cause, stop, op)
+            return
+        cursor, cycles = self.cursor, self.cycles
+        if start > cursor:
+            cycles[_ISSUE] += start - cursor
+            cursor = self.cursor = start
+        if stop > cursor:
+            cycles[cause] += stop - cursor
+            self.cursor = stop

@@ -262,14 +262,14 @@ class TimingMachine:
         clock, op, code = core.clock, low.op, low.code
         if code is Code.WAIT:
             assert low.flag is not None
-            flag = core.flag(low.flag)
+            flag = core.flags[low.flag]
             while not flag.raised:
                 yield flag.changed.wait()
             time = max(time, flag.raised.popleft() + self._flag_latency)
             clock.until(Cause.FLAG, time, number)
         elif code is Code.SET:
             assert low.flag is not None
-            core.flag(low.flag).set(time)
+            core.flags[low.flag].set(time)
         elif code is Code.BARRIER_ALL:
             for pipe in core.pipes.values():
                 while not pipe.idle:

@@ -124,7 +124,7 @@ class Player:
     @staticmethod
     def apart(core: CoreState, part: Part) -> bool:
         """Whether none of its flags is raised."""
-        return not any(core.flag(flag).raised for flag in part.flags)
+        return not any(core.flags[flag].raised for flag in part.flags)
 
     def play(self, core: CoreState, part: Part, time: int, number: int) -> int:
         """Run a macro that meets idle pipes; return the scalar unit's time behind it."""
@@ -166,7 +166,7 @@ class Player:
                 pipe.pops[(popped - back) % depth] = time + pop
         for flag, raised in times.raised:
             for at in raised:
-                core.flag(flag).set(time + at)
+                core.flags[flag].set(time + at)
         return time + times.stop
 
     def _work_out(self, core: CoreState, part: Part, begin: int) -> _Times:

@@ -53,6 +53,18 @@ class Flag:
             self.changed.fire()
 
 
+class Flags(dict[tuple[Pipe, Pipe, int], Flag]):
+    """The flags of a core, by source, destination and id; there from the first use on."""
+
+    def __init__(self, env: simpy.Environment) -> None:
+        super().__init__()
+        self._env = env
+
+    def __missing__(self, key: tuple[Pipe, Pipe, int]) -> Flag:
+        found = self[key] = Flag(self._env)
+        return found
+
+
 class Pending:
     """A transfer, or a wait or set that came behind one, of a pipe whose transfers are not over."""
 
@@ -144,8 +156,7 @@ class PipeState:
         if self.pending:
             self.pending.append(Pending(number, start, cause, stop))
             return
-        self.clock.until(Cause.ISSUE, start, number)
-        self.clock.until(cause, stop, number)
+        self.clock.spend(cause, start, stop, number)
 
     def raise_flags(self, flags: list[tuple[Flag, int]], start: int, number: int) -> None:
         """Raise flags once everything before is done."""
@@ -219,15 +230,8 @@ class CoreState:
         self.dcache: OrderedDict[tuple[int, int], None] = OrderedDict()
         """Lines of global memory in the data cache, oldest first."""
         self._env = env
-        self._flags: dict[tuple[Pipe, Pipe, int], Flag] = {}
+        self.flags = Flags(env)
         self._cross: dict[tuple[int, int], Flag] = {}
-
-    def flag(self, key: tuple[Pipe, Pipe, int]) -> Flag:
-        """Return a flag of the core, by source, destination and id."""
-        found = self._flags.get(key)
-        if found is None:
-            found = self._flags[key] = Flag(self._env)
-        return found
 
     def cross_flag(self, event: int, sender: int) -> Flag:
         """Return the flag that another core, by index, sets for this one."""

@@ -56,9 +56,8 @@ class Units:
                     while pipe.pending:
                         yield pipe.moved.wait()
                     start = max(start, clock.cursor)
-                clock.until(_ISSUE, start, number)
                 free = start + low.cycles
-                clock.until(_WORKS, free, number)
+                clock.spend(_WORKS, start, free, number)
                 pipe.free = free
                 pipe.done = max(pipe.done, free + low.latency)
                 if low.returns_value:
@@ -66,7 +65,7 @@ class Units:
                 pipe.pop(start)
             elif code is _WAIT:
                 assert low.flag is not None
-                flag = core.flag(low.flag)
+                flag = core.flags[low.flag]
                 pipe.at = number
                 while not flag.raised:
                     yield flag.changed.wait()
@@ -75,13 +74,12 @@ class Units:
                 if pipe.pending:
                     pipe.account(_FLAG, start, stop, number)
                 else:
-                    clock.until(_ISSUE, start, number)
-                    clock.until(_FLAG, stop, number)
+                    clock.spend(_FLAG, start, stop, number)
                 pipe.free = stop
                 pipe.pop(stop)
             elif code is _SET:
                 assert low.flag is not None
-                flag = core.flag(low.flag)
+                flag = core.flags[low.flag]
                 if pipe.pending:
                     pipe.raise_flags([(flag, 0)], start, number)
                 else:
