@@ -232,13 +232,15 @@ class Watch:
             if conflict is not None:
                 raise self._hazard(core, number, conflict, space, segment)
         for space, segment, runs, shadow in record.writes:
-            for start, stop in runs:
-                if record.atomic and space is Space.GM:
-                    conflict = shadow.update(start, stop, touch, known)
-                else:
-                    conflict = shadow.write(start, stop, touch, known, ordered)
-                if conflict is not None:
-                    raise self._hazard(core, number, conflict, space, segment)
+            if record.atomic and space is Space.GM:
+                conflict = shadow.update_all(runs, touch, known)
+            elif len(runs) == 1:
+                start, stop = runs[0]
+                conflict = shadow.write(start, stop, touch, known, ordered)
+            else:
+                conflict = shadow.write_all(runs, touch, known, ordered)
+            if conflict is not None:
+                raise self._hazard(core, number, conflict, space, segment)
 
     def _scalar(self, core: int, number: int, op: Instruction, touch: Touch, known: Clock) -> bool:
         """Follow a scalar access to global memory through the data cache; whether nothing is left to do."""

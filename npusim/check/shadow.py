@@ -141,9 +141,33 @@ class Shadow:
             if index >= len(cells):
                 return Conflict("poison", at, stop, None)
 
+    def write_all(self, runs: Intervals, touch: Touch, known: Clock, ordered: bool) -> Conflict | None:
+        """Record a write of some intervals.
+
+        Rows of a matrix lie in a small part of what may be very many cells, so they are put into that part by
+        itself, and the part into the whole at once.
+        """
+        first = max(0, bisect_right(self._starts, runs[0][0]) - 1)
+        last = bisect_right(self._starts, runs[-1][1] - 1)
+        part = Shadow()
+        part._starts, part._cells = self._starts[first:last], self._cells[first:last]
+        for start, stop in runs:
+            conflict = part.write(start, stop, touch, known, ordered)
+            if conflict is not None:
+                return conflict
+        self._starts[first:last], self._cells[first:last] = part._starts, part._cells
+        return None
+
     def write(self, start: int, stop: int, touch: Touch, known: Clock, ordered: bool) -> Conflict | None:
         """Record a write that replaces what was there."""
-        index = bisect_right(self._starts, start) - 1
+        after = bisect_right(self._starts, start)
+        index = after - 1
+        if (after == len(self._starts) or self._starts[after] >= stop) and (
+            index < 0 or self._cells[index].stop <= start
+        ):  # bytes that nobody has written, as those of most results
+            self._starts.insert(after, start)
+            self._cells.insert(after, Cell(start, stop, touch))
+            return None
         if index >= 0:
             cell = self._cells[index]
             if stop <= cell.stop:  # the usual case: one cell, or a part of one
@@ -164,6 +188,14 @@ class Shadow:
             if conflict is not None:
                 return conflict
         self._replace(start, stop, Cell(start, stop, touch))
+        return None
+
+    def update_all(self, runs: Intervals, touch: Touch, known: Clock) -> Conflict | None:
+        """Record an atomic update of some intervals."""
+        for start, stop in runs:
+            conflict = self.update(start, stop, touch, known)
+            if conflict is not None:
+                return conflict
         return None
 
     def update(self, start: int, stop: int, touch: Touch, known: Clock) -> Conflict | None:

@@ -1,6 +1,10 @@
-"""Reads of many intervals, which are recorded as one where they can be, against one record per interval."""
+"""Reads and writes of many intervals, which are recorded as one where they can be, against one record per
+interval, and against the writer of every byte.
+"""
 
 from __future__ import annotations
+
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -39,19 +43,35 @@ def test_the_same_conflicts_are_found():
                 one = together.read_all(runs, touch, known[thread], True)
                 each = (apart.read(*run, touch, known[thread], True) for run in runs)
                 many = next((c for c in each if c is not None), None)
+            elif kind == 2:
+                one = together.write_all(runs, touch, known[thread], True)
+                each = (apart.write(*run, touch, known[thread], True) for run in runs)
+                many = next((c for c in each if c is not None), None)
             else:
-                method = "write" if kind == 2 else "update"
-                more = (True,) if kind == 2 else ()
                 start, stop = runs[0]
-                one, many = (
-                    getattr(shadow, method)(start, stop, touch, known[thread], *more)
-                    for shadow in (together, apart)
-                )
+                one, many = (s.update(start, stop, touch, known[thread]) for s in (together, apart))
             assert (one and one[:3]) == (many and many[:3]), (seed, step)
             if one is not None:
                 seen.add(one.what)
                 break
     assert seen == {"raw", "war", "waw", "poison"}
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_the_last_writer_of_every_byte_is_known(seed):
+    rng = np.random.default_rng(seed)
+    shadow, last = Shadow(), {}
+    everything = np.array([1000])
+    for step in range(30):
+        runs, touch = intervals(rng), (0, step, step)
+        if step % 2:
+            assert shadow.write_all(runs, touch, everything, False) is None
+        else:
+            assert all(shadow.write(*run, touch, everything, False) is None for run in runs)
+        last |= {byte: touch for low, high in runs for byte in range(low, high)}
+        found = shadow.writers(0, ROOM)
+        assert {byte: who for low, high, who in found for byte in range(low, high)} == last
+        assert all(a[1] <= b[0] for a, b in pairwise(found))
 
 
 def test_only_the_intervals_are_read():
