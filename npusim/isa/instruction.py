@@ -7,6 +7,7 @@ page and the registry-wide tests are derived from it.
 from __future__ import annotations
 
 import inspect
+from collections.abc import Callable
 from dataclasses import MISSING, dataclass, field, fields
 from enum import Enum, auto
 from types import UnionType
@@ -119,6 +120,14 @@ class CoreView(Protocol):
 
         `S4` operands are seen as packed bytes; shape and strides then count bytes.
         """
+
+    def hold(self, tile: Any, result: Array, put: Callable[[Array], None]) -> None:
+        """Keep the result of a product of a tile of L0C, until `put` has to write it there: as late as before
+        the next view of L0C. A result of the same tile takes the place of one that is kept.
+        """
+
+    def held(self, tile: Any) -> Array | None:
+        """Return the result that is kept for a tile of L0C, or None."""
 
     def scalar(self, value: Scalar, dtype: DType) -> Any:
         """Return a register or an immediate as a NumPy scalar of `dtype`."""

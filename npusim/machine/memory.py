@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import OrderedDict
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,6 +19,7 @@ from npusim.isa.operand import REGISTERS, Imm, Operand, Reg, Scalar, Space, from
 from npusim.units import grouped
 
 _VIEWS_KEPT = 1 << 16
+_L0C = Space.L0C
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +63,8 @@ class CoreMemory:
         self._bytes = {s: np.zeros(chip.capacity_bytes(s.short), np.uint8) for s in spaces}
         self._registers = [0] * REGISTERS
         self._views: dict[Any, Array] = {}
+        self._result: tuple[Any, Array, Callable[[Array], None]] | None = None
+        """The last product, not yet in L0C: its tile, the matrix, and what writes it."""
         self._lines: OrderedDict[tuple[int, int], tuple[Array, list[bool]]] = OrderedDict()
 
     def bytes_of(self, at: Operand) -> Array:
@@ -72,6 +76,8 @@ class CoreMemory:
             if not 0 <= at.segment < len(self._segments):
                 raise OperandError(f"gm{at.segment}: no such segment; there are {len(self._segments)}")
             return self._segments[at.segment].data
+        if self._result is not None and at.space is _L0C:
+            self._put()
         try:
             return self._bytes[at.space]
         except KeyError:
@@ -82,6 +88,8 @@ class CoreMemory:
 
         Raises `OperandError` where it leaves the memory.
         """
+        if self._result is not None and at.space is _L0C:
+            self._put()
         key = (at.space, at.segment, at.address, at.dtype, shape, strides)
         found = self._views.get(key)
         if found is not None:
@@ -98,6 +106,22 @@ class CoreMemory:
             self._views.clear()
         self._views[key] = made
         return made
+
+    def hold(self, tile: Any, result: Array, put: Callable[[Array], None]) -> None:
+        """Keep a product back, since the next one most often adds to it; see `CoreView.hold`."""
+        if self._result is not None and self._result[0] != tile:
+            self._put()
+        self._result = tile, result, put
+
+    def held(self, tile: Any) -> Array | None:
+        """Return the product that is kept for a tile, or None."""
+        return self._result[1] if self._result is not None and self._result[0] == tile else None
+
+    def _put(self) -> None:
+        assert self._result is not None
+        _, result, put = self._result
+        self._result = None
+        put(result)
 
     def scalar(self, value: Scalar, dtype: DType) -> Any:
         """Return a register or an immediate as a NumPy scalar of `dtype`."""

@@ -12,6 +12,7 @@ from npusim.config.chip import Chip
 from npusim.isa.cube.layout import (
     ROWS,
     Order,
+    Part,
     c0_elements,
     gather,
     l0a_order,
@@ -137,19 +138,28 @@ class Mmad(Movement):
             return
         key = self._key(state)
         rule = core.profile.cube_rule(key)
-        columns = l0c_views(core, self.dst, self.m, self.n, self._height)
+        tile = self.dst.address, self.dst.dtype, self.m, self.n
         acc: Array | None = None
         if self.bias is not None:
             acc = np.broadcast_to(core.view(self.bias, (self.n,)), (self.m, self.n))
         elif not self.init:
-            acc = np.empty((self.m, self.n), self.dst.dtype.np)
-            for p, column in columns:
-                _columns(acc, p.first, column)[...] = column
+            acc = core.held(tile)
+            if acc is None:
+                acc = np.empty((self.m, self.n), self.dst.dtype.np)
+                for p, column in self._places(core):
+                    _columns(acc, p.first, column)[...] = column
         result = matmul(
             rule, self._left(core, rule, key), self._right(core, rule, key), acc, saturate=state.saturate
         )
-        for p, column in columns:
-            column[...] = _columns(result, p.first, column)
+
+        def put(result: Array) -> None:
+            for p, column in self._places(core):
+                column[...] = _columns(result, p.first, column)
+
+        core.hold(tile, result, put)
+
+    def _places(self, core: CoreView) -> list[tuple[Part, Array]]:
+        return l0c_views(core, self.dst, self.m, self.n, self._height)
 
     def _left(self, core: CoreView, rule: CubeNumerics, key: str) -> Prepared:
         if self._gemv:

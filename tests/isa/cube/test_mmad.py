@@ -10,15 +10,16 @@ import pytest
 from fractals import collect, l0a_offset, l0b_offset, l0c_offset, spread, whole
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from movement_bench import BT, L0A, L0B, L0C, UB, Bench, assert_touches_what_it_declares
+from movement_bench import BT, GM, L0A, L0B, L0C, UB, Bench, assert_touches_what_it_declares
 
 from npusim.errors import OperandError
 from npusim.isa.cube import Mmad
-from npusim.isa.cube.forms import mmad
+from npusim.isa.cube.forms import mmad, store_nd
 from npusim.isa.cube.layout import unpack_s4
 from npusim.isa.dtype import BF16, F16, F32, S4, S8, S32, DType
 from npusim.isa.operand import Operand, Pipe
 from npusim.isa.state import RESET, State
+from npusim.machine.memory import CoreMemory
 
 SHARED = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 NUMPY = {F16: np.float16, BF16: ml_dtypes.bfloat16, F32: np.float32, S8: np.int8, S4: np.int8}
@@ -382,3 +383,44 @@ def test_pairs_of_4_bit_elements_keep_their_order() -> None:
         [1, 2, 7, -1],
         [0, -8, -6, -7],
     ]
+
+
+class Eager(CoreMemory):
+    """A core that writes every product to L0C at once."""
+
+    def hold(self, tile, result, put):
+        put(result)
+
+
+@pytest.mark.parametrize("dtype", [F16, S8])
+@pytest.mark.parametrize("seed", range(6))
+def test_products_are_kept_back_until_somebody_looks(chip, dtype, seed):
+    """Products of tiles that overlap in L0C, of other extents at one address, with and without what is there;
+    what a store sees in between and all of L0C at the end are as if every product were written at once.
+    """
+    rng = np.random.default_rng(seed)
+    late, early = Bench(chip), Bench(chip)
+    early.core.__class__ = Eager
+    result = {F16: F32, S8: S32}[dtype]
+    for _ in range(30):
+        m, n, k = (int(rng.choice(sizes)) for sizes in ((16, 32, 40), (16, 32), (16, 32)))
+        at = int(rng.choice([0, 1024, 4096]))
+        a, b = operands(rng, dtype, m, k, n)
+        op = mmad(
+            Operand(L0C, result, at),
+            Operand(L0A, dtype, 0),
+            Operand(L0B, dtype, 0),
+            m,
+            k,
+            n,
+            init=bool(rng.integers(2)),
+        )
+        for bench in (late, early):
+            place(bench, dtype, a, b)
+            bench.run(op)
+        store = store_nd(Operand(GM, result, 0), Operand(L0C, result, at), m, n)
+        if not rng.integers(3):
+            for bench in (late, early):
+                bench.run(store)
+        for space in (GM,) if rng.integers(3) else (GM, L0C):
+            assert (late.memory(space) == early.memory(space)).all()
