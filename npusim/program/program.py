@@ -9,7 +9,8 @@ import math
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, get_args, get_origin, overload
+from types import NoneType, UnionType
+from typing import Annotated, Any, Literal, Union, get_args, get_origin, overload
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict, ValidationError, create_model
@@ -346,7 +347,11 @@ def _member(annotation: Any, value: Any) -> Any:
 
 
 def _type_name(annotation: Any) -> str:
-    args = getattr(annotation, "__args__", None)
-    if args and getattr(annotation, "__origin__", None) is Literal:
+    origin, args = get_origin(annotation), get_args(annotation)
+    if origin is Literal:
         return " | ".join(map(str, args))
+    if origin is Annotated:
+        return _type_name(args[0])
+    if origin in (Union, UnionType):
+        return " | ".join("None" if a is NoneType else _type_name(a) for a in args)
     return str(getattr(annotation, "__name__", annotation))

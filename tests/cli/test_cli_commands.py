@@ -183,6 +183,14 @@ def test_programs(npusim: Npusim) -> None:
     }
 
 
+def test_parameters_are_named_by_what_they_take(npusim: Npusim) -> None:
+    shown = npusim("programs", "radix_sort").out.splitlines()
+    assert [" ".join(line.split()) for line in shown if line.startswith(("  cores", "  order"))] == [
+        "order ascending | descending = ascending",
+        "cores int | None = None",
+    ]
+
+
 def test_the_name_of_a_program_is_not_empty(npusim: Npusim) -> None:
     done = npusim("programs", "")
     assert (done.code, done.out) == (2, "")
