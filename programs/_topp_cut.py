@@ -271,6 +271,7 @@ def expected_sample(x: np.ndarray, scan: InnerBuilder, p: float, theta: float) -
     sums = exactly(np.cumsum(v, dtype=np.float64), bound, v)
     before = sums.value - v
     lost = sums.bound + np.where(sums.bound > 0, half_ulp(before), 0.0)
+    lost[0] = 0  # nothing comes before the first, whose sum is itself: it is kept whatever p is
     first, last = (int(np.count_nonzero(before + sign * lost <= float_below(p))) for sign in (1, -1))
     kept = v[:first].astype(np.float64)
     total = kept.sum()

@@ -112,6 +112,51 @@ def test_probabilities_whose_sums_are_rounded(name):
     np.testing.assert_allclose(report.outputs["probs"], np.array(probs, float), rtol=1e-5)
 
 
+def decided(x, p, theta):
+    """Return whether float32 sums, in whatever order they are added, cut and sample as exact ones do."""
+    weights = sorted((Fraction(float(w)) for w in x), reverse=True)
+    sums = list(accumulate(weights))
+    near = sums[-1] * Fraction(2 * x.size + 8, 2**24)
+    if any(abs(c - w - Fraction(p)) <= near for c, w in zip(sums[1:], weights[1:], strict=True)):
+        return False
+    kept = [c for c, w in zip(sums, weights, strict=True) if c - w <= Fraction(p)]
+    return all(abs(c - kept[-1] * Fraction(theta)) > 2 * near for c in kept)
+
+
+@programs
+@pytest.mark.parametrize("p", [0, 1e-9, 1e-4, 0.1, 1])
+def test_the_first_is_kept_whatever_p_is(name, p):
+    compared = 0
+    for seed, n in enumerate((1, 2, 149)):
+        rng = np.random.default_rng(seed)
+        given = [rng.random(n).astype(np.float16)]
+        if name == "topp_vec":
+            weights = np.exp(3 * rng.standard_normal(n))
+            given += [(weights / weights.sum()).astype(np.float32), rng.random(n).astype(np.float32)]
+        for x in given:
+            report = simulate(name, DEVICE, inputs={"x": x}, p=p, theta=0.5, **SMALL[name])
+            assert report.values.ok
+            order, probs, token = exact(x, p, 0.5)
+            assert report.outputs["index"].tolist() == order
+            assert report.outputs["probs"][0] > 0
+            if decided(x, p, 0.5):
+                compared += 1
+                assert report.outputs["token"].tolist() == [token]
+                np.testing.assert_allclose(report.outputs["probs"], np.array(probs, float), rtol=2e-5)
+    assert compared >= len(given)
+
+
+@programs
+def test_nothing_but_the_first_of_many(name):
+    """As a user met it: sums of 150 uniform numbers are rounded, and p = 0 keeps the largest."""
+    x = np.random.default_rng(7).random(150).astype(np.float16)
+    for p in (0, 1e-9):
+        report = simulate(name, DEVICE, inputs={"x": x}, p=p, **SMALL[name])
+        assert report.values.ok
+        assert report.outputs["token"].tolist() == [int(np.argmax(x))]
+        assert report.outputs["probs"].tolist() == [1] + [0] * 149
+
+
 def test_scan_over_the_mask_and_one_core():
     x = units(np.random.default_rng(8).integers(0, 2000, 1500))
     check("topp", x, 0.04, 0.4, generation="scan", cores=1)
