@@ -5,22 +5,17 @@ from __future__ import annotations
 import importlib.util
 import itertools
 import os
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from typing import Any, Literal, get_args
 
-from npusim.errors import ConfigError, NpusimError, did_you_mean
+from npusim.errors import ConfigError, did_you_mean
 from npusim.sweeps.plan import Point
 from npusim.sweeps.play import Player, run_point
-from npusim.sweeps.rows import Row
+from npusim.sweeps.rows import Row, failed_row
 
 Backend = Literal["loky", "sequential", "dask"]
-
-
-class WorkerError(NpusimError):
-    """A worker process that is gone, killed by the system or by its user."""
-
-    exit_code = 4
 
 
 def check_backend(backend: str, jobs: int) -> None:
@@ -39,33 +34,74 @@ def run_points(points: Sequence[Point], *, backend: Backend, jobs: int, client: 
     """Yield the rows of the points as they finish.
 
     `client` is a `distributed.Client` for the backend dask; without one the current client is taken, and
-    without any a cluster of `jobs` processes of this machine. Raises `WorkerError` where a worker is lost.
+    without any a cluster of `jobs` processes of this machine. A point that ends its loky worker, as a lack
+    of memory does, is a row that failed; in this process, with one job, it ends the sweep.
     """
-    if backend == "sequential" or (backend == "loky" and (jobs == 1 or len(points) == 1)):
+    workers = jobs if jobs > 0 else os.cpu_count() or 1
+    if backend == "sequential" or (backend == "loky" and workers == 1):
         player = Player()
         for point in _by_stream(points, 1):
             yield run_point(point, player)
-        return
+    elif backend == "loky":
+        yield from _on_loky(points, workers)
+    else:
+        from joblib import Parallel, delayed, parallel_config
+
+        with ExitStack() as stack:
+            client, workers = _client(stack, jobs, client)
+            stack.enter_context(parallel_config(backend="dask", client=client))
+            parallel = Parallel(n_jobs=-1, return_as="generator_unordered", batch_size=1)
+            yield from parallel(delayed(run_point)(point) for point in _by_stream(points, workers))
+
+
+def _on_loky(points: Sequence[Point], workers: int) -> Iterator[Row]:
+    """Run points in worker processes; where one of these is gone, the points under way run again alone."""
     from joblib import Parallel, delayed, parallel_config
     from joblib.externals.loky.process_executor import TerminatedWorkerError
 
-    with ExitStack() as stack:
-        if backend == "dask":
-            client, workers = _client(stack, jobs, client)
-            stack.enter_context(parallel_config(backend="dask", client=client))
-        else:
-            workers = jobs if jobs > 0 else os.cpu_count() or 1
-            stack.enter_context(parallel_config(backend="loky", inner_max_num_threads=1))
-        parallel = Parallel(
-            n_jobs=jobs if backend == "loky" else -1, return_as="generator_unordered", batch_size=1
-        )
+    left = _by_stream(points, workers)
+    while left:
+        waiting, given, done = iter(left), list[Point](), set[str]()
+        calls = (delayed(run_point)(point) for point in _noted(waiting, given))
         try:
-            yield from parallel(delayed(run_point)(point) for point in _by_stream(points, workers))
-        except TerminatedWorkerError:
-            raise WorkerError(
-                "sweep: a worker process is gone, perhaps for want of memory; the folder keeps the finished "
-                "rows: go on with --resume and fewer jobs"
-            ) from None
+            with parallel_config(backend="loky", inner_max_num_threads=1):
+                parallel = Parallel(n_jobs=workers, return_as="generator_unordered", batch_size=1)
+                for row in parallel(calls):
+                    done.add(row["point"])
+                    yield row
+            return
+        except TerminatedWorkerError:  # whose point it was is not told
+            for point in given:
+                if point.key not in done:
+                    yield _alone(point)
+        left = list(waiting)
+
+
+def _noted(points: Iterable[Point], given: list[Point]) -> Iterator[Point]:
+    """Yield points and note which of them were taken."""
+    for point in points:
+        given.append(point)
+        yield point
+
+
+def _alone(point: Point) -> Row:
+    """Run a point in a process of its own; one that ends the process has failed."""
+    from joblib.externals.loky import ProcessPoolExecutor
+    from joblib.externals.loky.process_executor import TerminatedWorkerError
+
+    pool = ProcessPoolExecutor(max_workers=1)
+    try:
+        row: Row = pool.submit(run_point, point).result()
+        return row
+    except TerminatedWorkerError as error:
+        code = re.search(r"\{(\w+)\((-?\d+)\)", str(error))
+        how = (
+            "" if code is None else f" with {code[1]}" if code[1] != "EXIT" else f" with exit code {code[2]}"
+        )
+        hint = "; was memory short?" if how.endswith("SIGKILL") else ""
+        return failed_row(point, f"{point.name}: its process ended{how}{hint}")
+    finally:
+        pool.shutdown(kill_workers=True)
 
 
 def _client(stack: ExitStack, jobs: int, client: Any) -> tuple[Any, int]:

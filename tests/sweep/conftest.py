@@ -7,6 +7,9 @@ from pathlib import Path
 import pytest
 
 PROGRAMS = '''
+import os
+import signal
+
 from npusim import Builder, Expected, Pipe, isa, program
 from npusim.errors import ConfigError
 
@@ -69,6 +72,17 @@ def crash(k: Builder, *, n: int = 2) -> None:
     x, y = k.input("x", (64,), "float32"), k.output("y", (64,), "float32")
     print("built")
     k.launch("crash", vector=copying(x, y, 64))
+
+
+@program
+def leaves(k: Builder, *, n: int = 64, how: str = "") -> None:
+    """Copy n floats, or end the process."""
+    if how == "exit":
+        os._exit(n)
+    if how == "kill":
+        os.kill(os.getpid(), signal.SIGKILL)
+    x, y = k.input("x", (64,), "float32"), k.output("y", (64,), "float32")
+    k.launch("leaves", vector=copying(x, y, 64))
 '''
 
 

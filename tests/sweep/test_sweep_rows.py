@@ -182,9 +182,32 @@ def test_failures_are_rows(folder):
     assert (found.wrong[0]["values_ok"], found.wrong[0]["mismatches"]) == (False, 256)
     assert one_process({"program": "few.py:crash", "chips": ["toy"], "params": {"n": 1}}).failed[0][
         "error"
-    ] == ("few.py:60: ZeroDivisionError: division by zero")
+    ] == ("few.py:63: ZeroDivisionError: division by zero")
     assert one_process({"program": "few.py:by_data", "chips": ["toy"], "timing_only": True}).failed
     assert one_process(space, output="out", resume=True).resumed == 4
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="needs POSIX signals")
+def test_a_point_that_ends_its_worker_is_a_row_and_the_others_run(folder):
+    axes = {"program.how": ["", "exit", "kill"], "program.n": [3, 4]}
+    space = {"program": "few.py:leaves", "chips": ["toy"], "axes": axes}
+    found = npusim.sweep(space, jobs=2, output="out")
+    ended = {"exit": "exit code {}", "kill": "SIGKILL; was memory short?"}
+    assert len(found.rows) == 6
+    for row in found.rows:
+        how = row["program.how"]
+        assert row["status"] == ("failed" if how else "ok")
+        words = f"leaves: its process ended with {ended[how].format(row['program.n'])}" if how else None
+        assert row["error"] == words
+    lines = (folder / "out" / "rows.jsonl").read_text(encoding="utf-8").splitlines()
+    assert sorted(map(str, map(json.loads, lines))) == sorted(map(str, found.rows)), "every point once"
+    assert npusim.sweep(space, jobs=2, output="out", resume=True).rows == found.rows
+
+
+def test_the_only_point_that_ends_its_worker_does_not_end_the_sweep(folder):
+    space = {"program": "few.py:leaves", "chips": ["toy"], "params": {"n": 0, "how": "exit"}}
+    (row,) = npusim.sweep(space, jobs=2).failed
+    assert row["error"].startswith("leaves: its process ended")
 
 
 def test_files_hold_every_row(folder):
