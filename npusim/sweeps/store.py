@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
+import io
 import json
 import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from npusim.errors import ConfigError
 from npusim.sweeps.rows import Row
@@ -66,12 +68,11 @@ class RowStore:
             check(self.rows)
         if rows.exists():
             os.truncate(rows, kept)
-        self._lines: IO[str] = rows.open("a", encoding="utf-8", newline="\n")
-        self._table: IO[str] = table.open("w", encoding="utf-8", newline="")
-        self._csv = csv.DictWriter(self._table, self._columns, restval="", lineterminator="\n")
-        self._csv.writeheader()
-        self._csv.writerows(self.rows)
-        self._table.flush()
+        self._lines = rows.open("ab", buffering=0)
+        self._table = table.open("wb", buffering=0)
+        header = io.StringIO()
+        csv.writer(header, lineterminator="\n").writerow(self._columns)
+        self._write(self._table, header.getvalue() + "".join(map(self._csv_line, self.rows)))
 
     @staticmethod
     def read(folder: str | os.PathLike[str]) -> list[Row]:
@@ -82,18 +83,46 @@ class RowStore:
         return _read(Path(folder) / ROWS, f"{os.fspath(folder)}/{ROWS}")[0]
 
     def append(self, row: Row) -> None:
-        """Add a row; it is in the files when this returns."""
-        self._lines.write(json.dumps(row) + "\n")
-        self._lines.flush()
-        self._csv.writerow(row)
-        self._table.flush()
+        """Add a row; it is in the files when this returns.
+
+        Raises `ConfigError` where a file cannot grow; no part of the row is left in it.
+        """
+        self._write(self._lines, json.dumps(row) + "\n")
         self.rows.append(row)
+        self._write(self._table, self._csv_line(row))
 
     def record(self, what: dict[str, Any]) -> None:
-        """Write `sweep.json`, whole or not at all."""
+        """Write `sweep.json`, whole or not at all; raises `ConfigError` where it cannot."""
         work = self._folder / f".{RECORD}"
-        work.write_text(json.dumps({"schema": SCHEMA, **what}, indent=2) + "\n", encoding="utf-8")
-        work.replace(self._folder / RECORD)
+        try:
+            work.write_text(json.dumps({"schema": SCHEMA, **what}, indent=2) + "\n", encoding="utf-8")
+            work.replace(self._folder / RECORD)
+        except OSError as error:
+            work.unlink(missing_ok=True)
+            raise self._full(RECORD, error) from error
+
+    def _csv_line(self, row: Row) -> str:
+        line = io.StringIO()
+        csv.DictWriter(line, self._columns, restval="", lineterminator="\n").writerow(row)
+        return line.getvalue()
+
+    def _write(self, file: io.FileIO, text: str) -> None:
+        """Write at the end of a file, all or nothing; the file has no buffer that could write later."""
+        left, before = memoryview(text.encode()), os.fstat(file.fileno()).st_size
+        try:
+            while left:
+                left = left[file.write(left) or 0 :]
+        except OSError as error:
+            with contextlib.suppress(OSError):  # the first error is the one to tell
+                file.truncate(before)
+            raise self._full(Path(os.fsdecode(file.name)).name, error) from error
+
+    def _full(self, name: str, error: OSError) -> ConfigError:
+        kept = f"{len(self.rows)} {'row is' if len(self.rows) == 1 else 'rows are'} kept in {ROWS}"
+        reason = (error.strerror or str(error)).lower()
+        return ConfigError(
+            f"{self._shown}/{name}: cannot be written: {reason}; {kept}: make room, then go on with --resume"
+        )
 
     def close(self) -> None:
         """Close the files."""

@@ -307,6 +307,37 @@ def test_a_kill_loses_no_finished_row(folder):
     assert all(json.loads(line)["status"] == "ok" for line in whole)
 
 
+LIMITED = """
+import resource, sys
+from npusim.cli import main
+resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[1]), int(sys.argv[1])))
+sys.exit(main(sys.argv[2:]))
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="needs POSIX limits")
+@pytest.mark.parametrize("resume", [False, True])
+def test_a_file_that_cannot_grow(folder, resume):
+    (folder / "s.yaml").write_text(json.dumps({"schema": "npusim.sweep/1"} | SPACE), encoding="utf-8")
+    rows = folder / "out" / "rows.jsonl"
+    if resume:
+        one_process(SPACE, output="out")
+        rows.write_bytes(b"".join(rows.read_bytes().splitlines(keepends=True)[:2]))
+    command = ["sweep", "s.yaml", "--backend", "sequential", "-o", "out", *["--resume"][:resume]]
+    done = subprocess.run(
+        [sys.executable, "-c", LIMITED, "20000", *command], capture_output=True, text=True, check=False
+    )
+    kept = rows.read_bytes().splitlines(keepends=True)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == (
+        f"error: out/rows.jsonl: cannot be written: file too large; {len(kept)} rows are kept in rows.jsonl: "
+        f"make room, then go on with --resume\n"
+    )
+    assert 2 < len(kept) < 24
+    assert all(json.loads(line)["status"] == "ok" and line.endswith(b"\n") for line in kept)
+    assert one_process(SPACE, output="out", resume=True).rows == one_process(SPACE).rows
+
+
 def test_axes_without_effect_are_told(folder):
     found = one_process(SPACE)
     assert found.without_effect == ("chip.hbm.size_gib",)
