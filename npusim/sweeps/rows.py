@@ -53,6 +53,16 @@ def columns(plan: Plan | Grid) -> list[str]:
     return [*_HEAD, *places, *(m for m in _METRICS if m not in places)]
 
 
+def kinds() -> dict[str, Any]:
+    """Return the types of the columns that come out of a run, by column; None where a run has no value."""
+    fields = {name: field.annotation for name, field in Report.model_fields.items() if name in _RUN}
+    found: dict[str, Any] = dict.fromkeys(_METRICS, int) | fields | {"result_id": str}
+    found |= {"values_ok": bool | None, "max_abs_error": float | None, "mismatches": int | None}
+    for part, model in _PARTS.items():
+        found |= {f"{part}.{name}": field.annotation for name, field in model.model_fields.items()}
+    return found
+
+
 def report_row(point: Point, report: Report) -> Row:
     """Return the row of a run that came to an end: `ok`, or `wrong` where values differ from the reference.
 

@@ -87,6 +87,7 @@ def search(
     names = columns(grid)
     goals = Goals([minimize] if isinstance(minimize, str) else list(minimize), grid, names)
     suggestions = Suggestions(grid, goals, seed, sampler)
+    goals.check(suggestions.first)
     if output is None:
         if resume:
             raise ConfigError("search: resume needs the folder with the rows; name it as output")

@@ -42,6 +42,11 @@ class Formula:
         self._condition = Condition(text, names)
         self.text = text
 
+    @property
+    def names(self) -> set[str]:
+        """Names that it holds."""
+        return self._condition.names
+
     def value(self, values: Mapping[str, Any]) -> float:
         """Return the value for those of a row.
 
@@ -69,6 +74,8 @@ class Condition:
             self._tree = ast.parse(text.strip(), mode="eval").body
         except (SyntaxError, ValueError, RecursionError, MemoryError):
             raise ConfigError(f"'{text}' cannot be read; {GRAMMAR}") from None
+        self.names: set[str] = set()
+        """Names that it holds."""
         self._check(self._tree, names)
 
     def holds(self, values: Mapping[str, Any]) -> bool:
@@ -91,6 +98,7 @@ class Condition:
             if name not in names:
                 near = did_you_mean(name, names) or f"; names: {' '.join(names)}"
                 raise ConfigError(f"'{self.text}' names {name}, which is no axis and no fixed value{near}")
+            self.names.add(name)
             return
         if isinstance(node, ast.Constant) and isinstance(node.value, int | float | str):
             return

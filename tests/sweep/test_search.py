@@ -186,6 +186,7 @@ USE = (
     "area.sram_kib"
 )
 NONE = "which is no axis and no fixed value"
+ZERO = "float division by zero"
 DIVIDED = "cannot be worked out: unsupported operand type(s) for /: 'float' and 'NoneType'"
 
 
@@ -205,10 +206,17 @@ DIVIDED = "cannot be worked out: unsupported operand type(s) for /: 'float' and 
             {"minimize": "total_cycle"},
             f"search: minimize: 'total_cycle' names total_cycle, {NONE}; did you mean total_cycles?",
         ),
-        ({"minimize": "l2"}, "search: minimize: 'l2' gives no finite number"),
+        ({"minimize": "l2"}, f"search: minimize: 'l2' gives no finite number; {USE}"),
+        ({"minimize": "status"}, f"search: minimize: 'status' gives no finite number; {USE}"),
+        ({"minimize": "bounds.binding"}, f"search: minimize: 'bounds.binding' gives no finite number; {USE}"),
+        ({"minimize": "1"}, f"search: minimize: '1' is the same for every point; {USE}"),
+        (
+            {"minimize": ["time_us", "total_cycles / 0"]},
+            f"search: minimize: 'total_cycles / 0' cannot be worked out: {ZERO}; {USE}",
+        ),
         (
             {"minimize": "time_us / values_ok"},
-            f"search: minimize: 'time_us / values_ok' {DIVIDED}",
+            f"search: minimize: 'time_us / values_ok' {DIVIDED}; {USE}",
         ),
         ({"trials": 0}, "search: trials must be 1 or more, not 0"),
         ({"seed": -1}, "search: seed must be 0 to 4,294,967,295, not -1"),
@@ -220,8 +228,24 @@ DIVIDED = "cannot be worked out: unsupported operand type(s) for /: 'float' and 
 )
 def test_wrong_settings(folder, options, message):
     with pytest.raises(ConfigError) as error:
-        npusim.search(SPACE, **options)
+        npusim.search(SPACE, **({"output": "out"} | options if "resume" not in options else options))
     assert str(error.value) == message
+    assert not (folder / "out").exists()
+
+
+@pytest.mark.parametrize(
+    "formula",
+    [
+        "total_cycles / (program.part - chip.buffers.ub_kib + 0.5)",
+        "(program.part - 16) * mismatches",
+        "(chip == 'toy') * time_us + (bounds.binding == 'hbm_cycles')",
+        "time_us / (values_ok + 1) - max_abs_error",
+        "chip.l2.size_mib / area.sram_kib",
+    ],
+)
+def test_formulas_that_work_on_rows_are_taken(folder, formula):
+    found = npusim.search(SPACE | {"timing_only": False}, trials=2, minimize=formula, output="out")
+    assert all(values is not None for values in found.values)
 
 
 def test_a_space_without_points(folder):
