@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from math import ceil
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from npusim.config.chip import Chip
@@ -11,7 +12,7 @@ from npusim.errors import ConfigError
 from npusim.plots.gantt import gantt, gantt_rows
 from npusim.plots.occupancy import buffers, queues
 from npusim.plots.pipes import pipe_shares, pipes
-from npusim.plots.roofline import roofline, title_rows
+from npusim.plots.roofline import place_names, roofline, title_rows
 from npusim.plots.roofs import classic_roofline, component_roofline
 from npusim.plots.style import WIDTHS, check_plot_file, save_figure
 from npusim.plots.sweep import MOST_LINES, sweep_grid, sweep_plot
@@ -40,7 +41,8 @@ def plot_roofline(
         if len({run.report.chip for run in runs}) > 1:
             named = ", ".join(dict.fromkeys(run.report.chip for run in runs))
             raise ConfigError(f"a roofline shows runs of one chip, not of {named}; plot them apart")
-        line = classic_roofline([(run.components, Chip.model_validate(run.chip)) for run in runs])
+        both = [(run.components, Chip.model_validate(run.chip)) for run in runs]
+        line = classic_roofline(both, _names(runs))
     elif len(runs) > 1:
         raise ConfigError(f"the roofs of components are those of one run, not of {len(runs)}; use --classic")
     else:
@@ -50,7 +52,10 @@ def plot_roofline(
     rows += max(0, len(title_rows(line, WIDTHS[width])) - 2)
 
     def draw(figure: Figure) -> None:
-        _legend_below(figure, roofline(line, figure.add_subplot()), 2 if wide else 1)
+        ax = roofline(line, figure.add_subplot())
+        _legend_below(figure, ax, 2 if wide else 1)
+        figure.draw_without_rendering()  # lays out
+        place_names(ax)
 
     save_figure(draw, file, width=WIDTHS[width], height=(3.4 if wide else 2.9) + 0.16 * rows)
     return line.verdict
@@ -153,6 +158,17 @@ def plot_sweep(
 
     height = (1.4 + 0.16 * len(grid.bys)) if mapped else 2.6 + 0.16 * lines
     save_figure(draw, file, width=WIDTHS[width], height=min(height, 7.0))
+
+
+def _names(runs: Sequence[KeptRun]) -> list[str]:
+    """Return how to call runs: by their programs, where these differ, else by their folders."""
+    programs = [run.report.program for run in runs]
+    folders = [Path(run.shown).name or run.shown for run in runs]
+    for names in (programs, folders):
+        if len(set(names)) == len(names):
+            return names
+    shown = [run.shown for run in runs]
+    return [name if shown.count(name) == 1 else f"{name} {at + 1}" for at, name in enumerate(shown)]
 
 
 def _legend_below(figure: Figure, ax: Axes, columns: int) -> None:

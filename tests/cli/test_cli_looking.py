@@ -76,6 +76,16 @@ def test_options_of_plots(npusim, kept):
     assert npusim("plot", "pipes", "a", "--core", "core0.vec0", "-o", "p.svg").code == 0
 
 
+def test_runs_of_one_program_are_called_by_their_folders(npusim, kept):
+    assert npusim(*RUN, "--spans", "--set", "hbm.sustained_fraction=0.5", "-o", "b").code == 0
+    done = npusim("plot", "roofline", "a", "b", "--classic", "-o", "r.svg")
+    assert (done.code, done.err) == (0, "")
+    assert done.out.startswith("r.svg: a: latency bound")
+    text = Path("r.svg").read_text()
+    for whose in ("main memory of a  ", "main memory of b  "):
+        assert whose in text
+
+
 def test_export(npusim, kept):
     done = npusim("export", "msprof", "a")
     assert (done.code, done.err) == (0, "")

@@ -36,7 +36,10 @@ def ax():
     return Figure().add_subplot()
 
 
-LITTLE = "insufficient parallelism: the largest R is cube MTE-GM, 50.0% < 80%; the rest is mostly nothing"
+LITTLE = (
+    "insufficient parallelism: no component is active for 80% of the time, cube MTE-GM most with 50.0%; "
+    "the rest is mostly nothing"
+)
 
 
 def found(*, cube=0.0, load=0.0, memory=0.0, cycles=1000, chain=(0, 0)):
@@ -106,21 +109,21 @@ def test_roofs_and_points_are_drawn_where_they_are(report, ax):
             (0, 0),
             "cube Cube",
             True,
-            "compute bound: cube Cube (f16), U 90.0% ≥ 80%",
+            "compute bound: cube Cube (f16), 90.0% of its roof, 80% or more",
         ),
         (
             {"cube": 0.3, "load": 0.5, "memory": 0.85},
             (0, 0),
             MEMORY,
             True,
-            "bound by main memory: U 85% ≥ 80%",
+            "bound by main memory: 85% of its roof, 80% or more",
         ),
         (
             {"cube": 0.3, "load": 0.5, "memory": 0.6},
             (590, 400),
             MEMORY,
             False,
-            "main memory binds, 60% reached; " + LITTLE,
+            "nearest roof: main memory, 60%; " + LITTLE,
         ),
         (
             {"cube": 0.3, "load": 0.5, "memory": 0.6},
@@ -134,7 +137,7 @@ def test_roofs_and_points_are_drawn_where_they_are(report, ax):
             (1000, 800),  # the chain is the work of one pipe, which has a roof of its own
             MEMORY,
             False,
-            "main memory binds, 60% reached; " + LITTLE,
+            "nearest roof: main memory, 60%; " + LITTLE,
         ),
     ],
 )
@@ -144,13 +147,14 @@ def test_the_roof_that_binds(ax, shares, chain, binding, bound, verdict):
     roofline(line, ax)
     thick = [d.get_label() for d in ax.lines if d.get_linewidth() > 2]
     assert [label.partition("  ")[0] for label in thick] == ([] if binding == LATENCY else [binding])
-    assert all(label.endswith("reached  ← binds") for label in thick)
+    assert all(label.endswith(f"reached  ← {'binds' if bound else 'nearest'}") for label in thick)
+    assert [t.get_text() for t in ax.texts] == (["latency binds, not a roof"] if binding == LATENCY else [])
 
 
 @pytest.mark.parametrize(
     ("cube", "memory", "bound", "verdict"),
     [
-        (0.9, 0.79, False, "main memory binds, 79% reached; less than 80% of every roof: latency bound"),
+        (0.9, 0.79, False, "below 80% of every roof: latency bound; nearest is main memory, 79%"),
         (0.9, 0.81, True, "bound by main memory, 81% reached"),
     ],
 )
@@ -167,20 +171,83 @@ def test_the_classic_roofs_are_those_of_the_whole_chip(cube, memory, bound, verd
     assert (line.binding, line.bound, line.verdict) == (MEMORY, bound, verdict)
 
 
+def test_latency_in_the_classic_view_is_said_once(ax):
+    line = classic_roofline([(found(cube=0.3, load=0.5, memory=0.6, chain=(610, 400)), CHIP)])
+    assert line.verdict == (
+        "below 80% of every roof: latency bound; the longest chain of dependent steps takes 61% of the time"
+    )
+    roofline(line, ax)
+    assert [t.get_text() for t in ax.texts] == ["latency binds, not a roof"]
+
+
 def test_classic_roofs_of_several_runs_name_the_points(ax):
     a, b = found(cube=0.5, load=0.5, memory=0.4), found(cube=0.2, load=0.2, memory=0.9)
     b.program = "other"
     line = classic_roofline([(a, CHIP), (b, CHIP)])
     assert [p.run for p in line.points] == ["made", "other"]
     assert (line.binding, line.bound) == ("", False)
-    assert line.verdict.split("\n") == [
-        "made: main memory binds, 40% reached; less than 80% of every roof: latency bound",
-        "other: bound by main memory, 90% reached",
-    ]
+    assert line.verdict == "made: latency bound, nearest main memory 40%; other: bound by main memory, 90%"
+    assert [(r.name, r.runs, r.shared) for r in line.roofs] == [("cube", (), True), (MEMORY, (), True)]
     roofline(line, ax)
     assert [t.get_text() for t in ax.texts] == ["made", "other"]
     with pytest.raises(ValueError, match=r"^the runs of one roofline are of one chip$"):
         classic_roofline([(a, CHIP), (b, load_chip("toy"))])
+
+
+def test_every_run_has_the_classic_roofs_of_its_own_mix_and_chip(ax):
+    """A mix of int8 is twice as fast as float16; half the sustained rate halves the roof of main memory."""
+    half, slow = (
+        load_chip("ascend-910b4", overrides=numbers)
+        for numbers in ({"hbm.sustained_fraction": 0.4}, {"clock_mhz": 750})
+    )
+    a, b, c, d = (found(cube=cube, load=0.5, memory=0.4) for cube in (0.5, 0.8, 0.2, 0.4))
+    b.found[0].parts["f16"].ideal /= 2  # the same operations in half the time
+    d.clock_mhz = 750
+    runs = [(a, CHIP), (b, CHIP), (c, half), (d, slow)]
+    line = classic_roofline(runs, ["a", "b", "c", "d"])
+    cube, whole = 20 * 8192 * 1.5, 1 / 20
+    assert [(r.name, r.runs, r.shared) for r in line.roofs] == [
+        ("cube", ("a", "c"), True),
+        ("cube", ("b",), False),
+        ("cube", ("d",), False),
+        (MEMORY, ("a", "b", "d"), True),
+        (MEMORY, ("c",), False),
+    ]
+    assert [r.rate for r in line.roofs] == pytest.approx([cube, 2 * cube, cube / 2, 640, 320])
+    assert [r.utilization for r in line.roofs[:3]] == pytest.approx([0.5 * whole, 0.4 * whole, 0.4 * whole])
+    for point, names in zip(line.points, "abcd", strict=True):
+        (roof,) = (r for r in line.roofs if r.name == "cube" and names in r.runs)
+        assert point.rate / roof.rate <= roof.utilization * (1 + 1e-9), "reached of a roof that is drawn"
+    roofline(line, ax)
+    drawn = {d.get_label(): d for d in ax.lines if len(d.get_xdata()) == 2}
+    assert list(drawn) == [
+        "cube of a, c  245,760 Gop/s, up to 2% reached",
+        "cube of b  491,520 Gop/s, 2% reached",
+        "cube of d  122,880 Gop/s, 2% reached",
+        "main memory of a, b, d  640 GB/s, up to 40% reached",
+        "main memory of c  320 GB/s, 40% reached",
+    ]
+    for roof, (label, shown) in zip(line.roofs, drawn.items(), strict=True):
+        x, y = (np.asarray(v) for v in shown.get_data())
+        np.testing.assert_allclose(y if roof.kind == "compute" else y / x, roof.rate, err_msg=label)
+    assert len({(d.get_color(), str(d._dash_pattern)) for d in drawn.values()}) == len(drawn)
+
+
+def test_runs_of_one_program_have_names_of_their_own():
+    a, b = found(cube=0.5, load=0.5, memory=0.4), found(cube=0.4, load=0.5, memory=0.4)
+    assert [p.run for p in classic_roofline([(a, CHIP), (b, CHIP)]).points] == ["made 1", "made 2"]
+
+
+@pytest.mark.parametrize("count", [2, 6])
+def test_names_of_points_that_lie_together_do_not_overlap(count):
+    ax = Figure(figsize=(7, 4)).add_subplot()
+    runs = [(found(cube=0.5 + at / 100, load=0.5, memory=0.4), CHIP) for at in range(count)]
+    roofline(classic_roofline(runs, [f"a long name {at}" for at in range(count)]), ax)
+    boxes = [text.get_window_extent() for text in ax.texts]
+    assert len(boxes) == count
+    assert not any(a.overlaps(b) for a, b in itertools.combinations(boxes, 2))
+    edge = ax.get_window_extent()
+    assert all(edge.x0 <= box.x0 and box.x1 <= edge.x1 for box in boxes)
 
 
 @pytest.mark.parametrize(
