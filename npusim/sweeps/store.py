@@ -9,10 +9,11 @@ import json
 import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
+from npusim.config.document import show
 from npusim.errors import ConfigError
-from npusim.sweeps.rows import Row
+from npusim.sweeps.rows import Row, kinds
 
 SCHEMA = "npusim.sweep-folder/1"
 ROWS, TABLE, RECORD = "rows.jsonl", "rows.csv", "sweep.json"
@@ -150,16 +151,41 @@ def read_record(folder: str | os.PathLike[str]) -> dict[str, Any]:
 
 
 def _read(file: Path, shown: str) -> tuple[list[Row], int]:
-    """Return the rows of a file and the bytes that they take; a last line without an end does not count."""
+    """Return the rows of a file, the first of every point, and the bytes of the file that count; a last line
+    without an end does not.
+    """
     raw = file.read_bytes()
     kept = raw.rfind(b"\n") + 1
-    rows = []
-    for number, line in enumerate(raw[:kept].splitlines(), 1):
+    rows: dict[str, Row] = {}
+    types = kinds()
+    for number, line in enumerate(raw[:kept].split(b"\n")[:-1], 1):
         try:
             row = json.loads(line)
-        except ValueError:
+        except (ValueError, RecursionError):
             row = None
-        if not isinstance(row, dict) or "point" not in row:
-            raise ConfigError(f"{shown}:{number}: is no row of a sweep; name a new folder")
-        rows.append(row)
-    return rows, kept
+        if not isinstance(row, dict) or not isinstance(row.get("point"), str):
+            raise ConfigError(
+                f"{shown}:{number}: is no row of a sweep; delete the line, or name a new folder"
+            )
+        wrong = _damage(row, types)
+        if wrong:
+            raise ConfigError(f"{shown}:{number}: {wrong}; delete the line to run its point again")
+        rows.setdefault(row["point"], row)
+    return list(rows.values()), kept
+
+
+def _damage(row: Row, types: dict[str, Any]) -> str:
+    """Say what cannot be right about a row; empty where nothing is wrong."""
+    status = row.get("status")
+    if status not in ("ok", "wrong", "failed"):
+        return f"status must be ok, wrong or failed, not {show(status)}"
+    if status == "failed":
+        return ""
+    for name, kind in types.items():
+        if name not in row and name not in ("result_id", "total_cycles", "time_us"):
+            continue  # written by an npusim that had no such column
+        value, allowed = row.get(name), get_args(kind) or (kind,)
+        if type(value) not in allowed and not (float in allowed and type(value) is int):
+            words = {str: "text", bool: "true, false or nothing"}.get(allowed[0], "a number")
+            return f"{name} must be {words}, not {show(value)}"
+    return ""

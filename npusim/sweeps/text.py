@@ -16,14 +16,10 @@ _SHOWN_FRONT = 20
 def sweep_text(found: Sweep, *, next_step: str = "") -> str:
     """Return what a sweep came to: how many rows, fastest and slowest, axes without effect, failures."""
     rows = [row for row in found.rows if row["status"] != "failed"]
-    counts = f"{grouped(len(found.rows))} points: {grouped(len(found.rows) - len(found.failed))} ran"
-    more = [(len(found.failed), "failed"), (len(found.wrong), "with wrong values")]
-    counts += "".join(f", {grouped(n)} {what}" for n, what in more if n)
-    if found.resumed:
-        counts += f"; {grouped(found.resumed)} of them kept from before"
+    counts = f"{_count(len(found.rows), 'point')}: {_ran(found)}"
     if found.left_out:
         counts += f"; where leaves out {grouped(found.left_out)}"
-    lines = [f"{found.rows[0]['program']}: {len(found.axes)} axes", "", f"rows        {counts}"]
+    lines = [f"{found.rows[0]['program']}: {_count(len(found.axes), 'axis')}", "", f"rows        {counts}"]
     if rows:
         ordered = sorted(rows, key=lambda row: row["time_us"])
         lines += [_extreme("fastest", ordered[0], found), _extreme("slowest", ordered[-1], found)]
@@ -61,6 +57,22 @@ def search_text(found: Search, *, next_step: str = "") -> str:
     if next_step:
         lines.append(f"next        {next_step}")
     return "\n".join(lines) + "\n"
+
+
+def _ran(found: Sweep) -> str:
+    """Say how many rows were there before, how many runs were made now, and what all of them came to."""
+    more = [(len(found.failed), "failed"), (len(found.wrong), "with wrong values")]
+    bad = ", ".join(f"{grouped(n)} {what}" for n, what in more if n)
+    if not found.resumed:
+        return f"{grouped(len(found.rows) - len(found.failed))} ran{f', {bad}' if bad else ''}"
+    new = len(found.rows) - found.resumed
+    now = f"{grouped(new)} ran now" if new else "nothing left to run"
+    return f"{grouped(found.resumed)} kept from before, {now}{f'; of all {bad}' if bad else ''}"
+
+
+def _count(number: int, what: str) -> str:
+    several = "axes" if what == "axis" else f"{what}s"
+    return f"{grouped(number)} {what if number == 1 else several}"
 
 
 def _extreme(label: str, row: Row, found: Sweep) -> str:

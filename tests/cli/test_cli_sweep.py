@@ -36,7 +36,27 @@ def test_rows_are_kept_and_told(npusim, space, folder):
         "error: sweeps/few: holds rows of a sweep; add --resume, or name a new folder\n",
     )
     resumed = npusim("sweep", "few.yaml", "-j", "1", "--resume")
-    assert "rows        4 points: 4 ran; 4 of them kept from before" in resumed.out
+    assert "rows        4 points: 4 kept from before, nothing left to run" in resumed.out.splitlines()
+    file = folder / "sweeps" / "few" / "rows.jsonl"
+    lines = file.read_text(encoding="utf-8").splitlines(keepends=True)
+    file.write_text("".join([*lines[:2], lines[0]]), encoding="utf-8")
+    doubled = npusim("sweep", "few.yaml", "-j", "1", "--resume")
+    assert "rows        4 points: 2 kept from before, 2 ran now" in doubled.out.splitlines()
+
+
+def test_one_of_each(npusim, space):
+    space.write_text(SPACE.replace("[64, 128]", "[64]").partition("  chip.hbm")[0], encoding="utf-8")
+    done = npusim("sweep", "few.yaml", "-j", "1")
+    assert done.out.splitlines()[:3] == ["copy: 1 axis", "", "rows        1 point: 1 ran"]
+
+
+def test_what_failed_before_is_told_again(npusim, space):
+    space.write_text(SPACE.replace("128]", "127]"), encoding="utf-8")
+    assert "rows        4 points: 2 ran, 2 failed" in npusim("sweep", "few.yaml", "-j", "1").out.splitlines()
+    again = npusim("sweep", "few.yaml", "-j", "1", "--resume")
+    assert again.out.splitlines()[2] == (
+        "rows        4 points: 4 kept from before, nothing left to run; of all 2 failed"
+    )
 
 
 def test_a_sweep_is_drawn(npusim, space, folder):

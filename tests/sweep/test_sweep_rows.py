@@ -280,7 +280,44 @@ def test_a_folder_that_cannot_be_used(folder):
     wider = SPACE | {"axes": SPACE["axes"] | {"program.part": [64, 128, 256]}}
     assert one_process(wider, output="out", resume=True).resumed == 24
     (folder / "out" / "rows.jsonl").write_text("[]\n", encoding="utf-8")
-    assert error_of(SPACE, resume=True) == "out/rows.jsonl:1: is no row of a sweep; name a new folder"
+    assert error_of(SPACE, resume=True) == (
+        "out/rows.jsonl:1: is no row of a sweep; delete the line, or name a new folder"
+    )
+
+
+@pytest.mark.parametrize(
+    ("damage", "words"),
+    [
+        ({"total_cycles": "x"}, "total_cycles must be a number, not text 'x'"),
+        ({"time_us": None}, "time_us must be a number, not nothing"),
+        ({"values_ok": 3}, "values_ok must be true, false or nothing, not 3"),
+        ({"pipes.M.flag": True}, "pipes.M.flag must be a number, not true"),
+        ({"result_id": 3}, "result_id must be text, not 3"),
+        ({"status": "fine"}, "status must be ok, wrong or failed, not text 'fine'"),
+    ],
+)
+def test_a_damaged_row_is_refused(folder, damage, words):
+    space = SPACE | {"axes": {"program.part": [64, 128]}}
+    whole = one_process(space, output="out")
+    file = folder / "out" / "rows.jsonl"
+    lines = file.read_text(encoding="utf-8").splitlines(keepends=True)
+    wrong = json.dumps(json.loads(lines[1]) | damage) + "\n"
+    file.write_text("".join([lines[0], wrong, *lines[2:]]), encoding="utf-8")
+    before = contents(folder / "out")
+    with pytest.raises(ConfigError) as caught:
+        one_process(space, output="out", resume=True)
+    assert str(caught.value) == f"out/rows.jsonl:2: {words}; delete the line to run its point again"
+    assert contents(folder / "out") == before
+    file.write_text("".join([lines[0], *lines[2:]]), encoding="utf-8")
+    assert one_process(space, output="out", resume=True).rows == whole.rows
+
+
+def test_a_row_that_is_there_twice_counts_once(folder):
+    one_process(SPACE, output="out")
+    file = folder / "out" / "rows.jsonl"
+    lines = file.read_text(encoding="utf-8").splitlines(keepends=True)
+    file.write_text("".join([*lines, lines[3]]), encoding="utf-8")
+    assert one_process(SPACE, output="out", resume=True).resumed == 24
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="needs POSIX signals")
