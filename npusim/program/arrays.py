@@ -11,7 +11,7 @@ import numpy as np
 from numpy.lib import format as npy
 
 from npusim.errors import ConfigError
-from npusim.isa.dtype import BF16, of_numpy
+from npusim.isa.dtype import BF16, DType, of_numpy
 from npusim.isa.instruction import Array
 from npusim.units import grouped
 
@@ -99,5 +99,6 @@ def _element_type(dtype: np.dtype[Any]) -> np.dtype[Any]:
         return BF16.np
     native: np.dtype[Any] = dtype.newbyteorder("=")
     if of_numpy(native) is None:
-        raise ConfigError(f"has elements of type {native.name}, which no pipe knows; save another type")
+        known = ", ".join(dict.fromkeys(kind.np.name for kind in DType))
+        raise ConfigError(f"has elements of type {native.name}, which no pipe knows; save one of {known}")
     return native

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Literal, get_args, get_origin
 
 import numpy as np
 
@@ -45,11 +45,13 @@ def given_inputs(program: Program, given: Mapping[str, Array]) -> dict[str, Arra
     program cannot use.
     """
     arrays = {}
+    for name, array in given.items():
+        check_array(program.name, name, array)
+    check_ranks(program, given)  # first, as the extents of the others may follow from a wrong one
     for spec in program.inputs:
         if spec.name not in given:
             continue
-        array: Any = given[spec.name]
-        check_array(program.name, spec.name, array)
+        array = given[spec.name]
         native = array.dtype.newbyteorder("=")
         if array.shape != spec.shape or native != spec.dtype.np:
             raise ConfigError(
@@ -70,6 +72,34 @@ def check_array(program: str, name: str, array: object) -> None:
     if not isinstance(array, np.ndarray):
         kind = type(array).__name__
         raise ConfigError(f"{program}: input {name} must be a NumPy array, not {kind}")
+
+
+def check_ranks(program: Program, given: Mapping[str, Array]) -> None:
+    """Raise `ConfigError` where an array has other dimensions than the input of a program."""
+    for spec in program.inputs:
+        if spec.name in given and given[spec.name].ndim != len(spec.shape):
+            rank, shape = len(spec.shape), given[spec.name].shape
+            needed = "1 dimension is" if rank == 1 else f"{rank} dimensions are"
+            raise ConfigError(
+                f"{program.name}: input {spec.name} has shape {shape}, but {needed} needed, "
+                f"as in {spec.shape}; reshape it"
+            )
+
+
+def check_type(program: str, inputs: Mapping[str, Array], annotation: object, found: object) -> None:
+    """Raise `ConfigError` where a parameter that follows from the inputs is the element type of one of them,
+    but none of those that the parameter can be.
+    """
+    known = [str(kind) for kind in get_args(annotation)] if get_origin(annotation) is Literal else []
+    name = next((n for n, a in inputs.items() if a.dtype.name == found), None)
+    if known and name is not None and found not in known:
+        raise ConfigError(f"{program}: input {name} is {found}, but must be {any_of(known)}; convert it")
+
+
+def any_of(words: Sequence[str]) -> str:
+    """Return `a, b or c`."""
+    *others, last = words
+    return f"{', '.join(others)} or {last}" if others else last
 
 
 def small_integers(generator: np.random.Generator, spec: SegmentSpec) -> Array:

@@ -28,7 +28,7 @@ from npusim.program.core import (
     blocks_at_once,
     launch_cores,
 )
-from npusim.program.inputs import check_array
+from npusim.program.inputs import check_array, check_ranks, check_type
 from npusim.units import grouped
 
 SegmentRole = Literal["input", "output", "inout", "constant", "workspace"]
@@ -253,23 +253,43 @@ class ProgramMaker:
         """
         for key, array in (inputs or {}).items():
             check_array(self.name, key, array)
-        given = dict(params or {})
+        try:
+            return self._build(chip, dict(params or {}), inputs or {})
+        except ConfigError:
+            if inputs:
+                self._check_ranks(chip, inputs)  # which tells more than what follows from a wrong one
+            raise
+
+    def _check_ranks(self, chip: Chip, inputs: Mapping[str, Array]) -> None:
+        """Raise `ConfigError` where an input has other dimensions than the program declares by default."""
+        try:
+            declared = self._build(chip, {}, {})
+        except ConfigError:  # a chip that has no room for the default sizes
+            return
+        check_ranks(declared, inputs)
+
+    def _build(self, chip: Chip, given: dict[str, Any], inputs: Mapping[str, Array]) -> Program:
+        inferred: Mapping[str, Any] = {}
         missing = None
         if inputs and self._infer is not None:
             try:
                 inferred = self._inferred(inputs)
             except KeyError as error:  # raised below, since another name may be a slip for this one
-                inferred, missing = {}, error.args[0]
-            for key, value in inferred.items():
-                if str(given.setdefault(key, value)) != str(value):
-                    wrong = f"{key}={given[key]}"
-                    raise ConfigError(f"{self.name}: {wrong} contradicts the input, which gives {value}")
+                missing = error.args[0]
+        for key, value in inferred.items():
+            if str(given.get(key, value)) != str(value):
+                wrong = f"{key}={given[key]}"
+                raise ConfigError(f"{self.name}: {wrong} contradicts the input, which gives {value}")
+            field = self.model.model_fields.get(key)
+            if field is not None and key not in given:
+                check_type(self.name, inputs, field.annotation, value)
+        given = {**inferred, **given}
         values = self.validate(given)
         builder = Builder(chip, self.name, values)
         self.function(builder, **values)
         builder.program.source = builder.program.source or inspect.getsourcefile(self.function) or ""
         names = [s.name for s in builder.program.inputs]
-        for key in inputs or {}:
+        for key in inputs:
             if key not in names:
                 there = " ".join(names) or "none"
                 raise ConfigError(f"{self.name}: no input {key}{did_you_mean(key, names)}; inputs: {there}")

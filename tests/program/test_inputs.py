@@ -81,12 +81,16 @@ def test_arrays_need_the_type_and_the_shape():
     built = declared(lambda k: k.input("a", (4, 2), "float16"))
     for array, shown in (
         (np.zeros((4, 2), np.float32), "float32 of shape (4, 2)"),
-        (np.zeros(8, np.float16), "float16 of shape (8,)"),
         (np.zeros((2, 4), np.float16), "float16 of shape (2, 4)"),
     ):
         with pytest.raises(ConfigError) as caught:
             make_inputs(built, 0, {"a": array})
         assert str(caught.value) == f"declared: input a must be float16 of shape (4, 2), not {shown}"
+    for shape in ((8,), (4, 2, 1)):
+        with pytest.raises(ConfigError) as caught:
+            make_inputs(built, 0, {"a": np.zeros(shape, np.float16)})
+        rule = "but 2 dimensions are needed, as in (4, 2); reshape it"
+        assert str(caught.value) == f"declared: input a has shape {shape}, {rule}"
 
 
 def copying(n, dtype):

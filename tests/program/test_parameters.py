@@ -277,7 +277,12 @@ def test_inputs_decide_parameters():
         (
             {},
             {"x": np.zeros(9, np.int8)},
-            "sized: dtype=int8: input should be 'float16' or 'float32'",
+            "sized: input x is int8, but must be float16 or float32; convert it",
+        ),
+        (
+            {},
+            {"x": np.zeros((3, 3), np.int8)},
+            "sized: input x has shape (3, 3), but 1 dimension is needed, as in (4,); reshape it",
         ),
         (
             {},

@@ -7,6 +7,7 @@ import pytest
 
 from npusim import load_chip, simulate
 from npusim.errors import ConfigError
+from npusim.program.discover import find_program, shipped_programs
 from npusim.report.values_run import FunctionalRun
 
 DEVICE = load_chip("ascend-910b4", overrides={"cores.cube": 2})
@@ -133,10 +134,44 @@ def test_inputs_that_are_no_arrays(refused):
     )
 
 
-def test_too_few_extents(refused):
-    text = refused("scan_batch", {"x": np.ones(5, np.float16)})
-    what = "x float16 of shape (5,)"
-    assert text == f"scan_batch: no parameters follow from the inputs ({what}): too few extents"
+@pytest.mark.parametrize("name", shipped_programs())
+def test_inputs_of_another_rank(refused, name):
+    """Each input in turn, with a dimension too few or too many; of one type, which the program takes."""
+    declared = find_program(name).build(DEVICE).inputs
+    for spec in declared:
+        rank = len(spec.shape)
+        for shape in ((32,) * (rank - 1), (32,) * (rank + 1), (1,) * (rank + 1)):
+            if not shape:
+                continue
+            inputs = {s.name: np.zeros((32,) * len(s.shape), s.dtype.np) for s in declared}
+            needed = "1 dimension is" if rank == 1 else f"{rank} dimensions are"
+            text = refused(name, {**inputs, spec.name: np.zeros(shape, spec.dtype.np)})
+            rule = f"{name}: input {spec.name} has shape {shape}, but {needed} needed, as in ("
+            assert text.startswith(rule)
+            assert text.endswith("); reshape it")
+
+
+def test_ranks_as_users_met_them(refused):
+    text = refused("tri_inv_mxr", {"a": np.zeros((64, 64), np.float16)})
+    rule = "has shape (64, 64), but 3 dimensions are needed, as in (80, 64, 64); reshape it"
+    assert text == f"tri_inv_mxr: input a {rule}"
+    text = refused("radix_sort", {"x": np.zeros((10, 1009), np.float16)})
+    rule = "has shape (10, 1009), but 1 dimension is needed, as in (10090,); reshape it"
+    assert text == f"radix_sort: input x {rule}"
+
+
+@pytest.mark.parametrize(
+    ("name", "known"),
+    [
+        ("radix_sort", "float16, int16 or uint16"),
+        ("topp", "float16"),
+        ("scan_batch", "float16, float32 or int8"),
+    ],
+)
+def test_inputs_of_another_type(refused, name, known):
+    for kind in ("float64", "uint32"):
+        text = refused(name, {"x": np.ones((9, 9)[: 1 + (name == "scan_batch")], kind)})
+        assert text == f"{name}: input x is {kind}, but must be {known}; convert it"
 
 
 @pytest.mark.parametrize(
