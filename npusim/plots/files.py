@@ -12,7 +12,7 @@ from npusim.errors import ConfigError
 from npusim.plots.gantt import gantt, gantt_rows
 from npusim.plots.occupancy import buffers, queues
 from npusim.plots.pipes import pipe_shares, pipes
-from npusim.plots.roofline import place_names, roofline, title_rows
+from npusim.plots.roofline import legend_rows, place_names, roofline, title_rows
 from npusim.plots.roofs import classic_roofline, component_roofline
 from npusim.plots.style import WIDTHS, check_plot_file, save_figure
 from npusim.plots.sweep import MOST_LINES, sweep_grid, sweep_plot
@@ -48,7 +48,7 @@ def plot_roofline(
     else:
         line = component_roofline(runs[0].components, scalar=scalar)
     wide = width == "page"
-    rows = len(line.roofs) // 2 if wide else len(line.roofs)
+    rows = legend_rows(line) // (2 if wide else 1)
     rows += max(0, len(title_rows(line, WIDTHS[width])) - 2)
 
     def draw(figure: Figure) -> None:

@@ -22,6 +22,8 @@ _MARKERS = {"Cube": "s", "Vector": "o", "Scalar": "^", "cube": "s", "vector": "o
 _DASHES: dict[str, Any] = {"cube": "-", "vec": (0, (5, 1.5)), "ai": "-", "main": (0, (1, 1))}
 _OF_RUNS: list[Any] = ["-", (0, (5, 1.5)), (0, (1, 1)), (0, (5, 1.5, 1, 1.5)), (0, (9, 2)), (0, (1, 3))]
 """Dashes of roofs of one name that belong to different runs."""
+_WHOSE = 20
+"""Letters of the runs of a roof from which on its rate is on a second row of the legend."""
 _NAME = "run"
 """Mark of the texts that are names of points."""
 _PLACES = [
@@ -103,6 +105,11 @@ def title_rows(line: Roofline, width: float) -> list[str]:
     """Return title and verdict as they fit above the axes of a figure of a width in inches."""
     chars = max(30, int((width - 0.9) * 17))
     return [row for words in (line.title, line.verdict) for row in textwrap.wrap(words, chars)]
+
+
+def legend_rows(line: Roofline) -> int:
+    """Return how many rows the roofs take in a legend of one column."""
+    return sum(1 + _label(roof, "").count("\n") for roof in line.roofs)
 
 
 def _sizes(points: list[Point]) -> list[float]:
@@ -193,7 +200,8 @@ def _label(roof: Roof, mark: str) -> str:
     unit = "Gop/s" if roof.kind == "compute" else "GB/s"
     whose = f" of {', '.join(roof.runs)}" if roof.runs else ""
     reached = f"{'up to ' if roof.shared else ''}{roof.utilization:.0%} reached"
-    return f"{roof.name}{whose}  {roof.rate:,.0f} {unit}, {reached}{f'  ← {mark}' if mark else ''}"
+    gap = "  " if len(whose) < _WHOSE else "\n"
+    return f"{roof.name}{whose}{gap}{roof.rate:,.0f} {unit}, {reached}{f'  ← {mark}' if mark else ''}"
 
 
 def _unit(name: str) -> str:
