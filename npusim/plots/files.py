@@ -7,7 +7,6 @@ from math import ceil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from npusim.config.chip import Chip
 from npusim.errors import ConfigError
 from npusim.plots.gantt import gantt, gantt_rows
 from npusim.plots.occupancy import buffers, queues
@@ -41,7 +40,7 @@ def plot_roofline(
         if len({run.report.chip for run in runs}) > 1:
             named = ", ".join(dict.fromkeys(run.report.chip for run in runs))
             raise ConfigError(f"a roofline shows runs of one chip, not of {named}; plot them apart")
-        both = [(run.components, Chip.model_validate(run.chip)) for run in runs]
+        both = [(run.components, run.chip_used) for run in runs]
         line = classic_roofline(both, _names(runs))
     elif len(runs) > 1:
         raise ConfigError(f"the roofs of components are those of one run, not of {len(runs)}; use --classic")

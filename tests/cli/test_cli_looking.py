@@ -176,13 +176,92 @@ def test_what_cannot_be_looked_at(npusim, folder, argv, message):
     assert (done.code, done.out, done.err) == (2, "", f"error: {message}\n")
 
 
-@pytest.mark.parametrize("name", ["spans.npz", "components.json", "report.json", "manifest.json"])
-def test_a_broken_file_of_a_run(npusim, kept, name):
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("spans.npz", "holds no spans of npusim"),
+        ("components.json", "holds no components of npusim"),
+        ("report.json", "names no schema, npusim.report/1 is needed"),
+        ("manifest.json", "names no schema, npusim.manifest/1 is needed"),
+    ],
+)
+def test_a_broken_file_of_a_run(npusim, kept, name, words):
     (kept / name).write_text("{}")
     argv = ("trace", "a") if name != "components.json" else ("plot", "roofline", "a")
     done = npusim(*argv)
-    expected = {
-        "spans.npz": "a/spans.npz: holds no spans of npusim; run the program again",
-        "components.json": "a/components.json: holds no components of npusim; run the program again",
-    }.get(name, "a: is no folder of a run; npusim run PROGRAM -o DIR makes one")
-    assert (done.code, done.out, done.err) == (2, "", f"error: {expected}\n")
+    expected = f"error: a/{name}: {words}; run the program again\n"
+    assert (done.code, done.out, done.err) == (2, "", expected)
+
+
+def _cut(text: str) -> str:
+    return "\n".join(text.split("\n")[:3])
+
+
+DAMAGE: list[tuple[str, Callable[[str], str] | None, str]] = [
+    ("manifest.json", None, "is missing"),
+    ("report.json", None, "is missing"),
+    ("manifest.json", lambda text: " \n", "is empty"),
+    ("report.json", lambda text: "", "is empty"),
+    ("manifest.json", _cut, "is no JSON at line 3"),
+    ("report.json", _cut, "is no JSON at line 3"),
+    ("report.json", lambda text: "[]", "names no schema, npusim.report/1 is needed"),
+    ("report.json", lambda text: '{"schema": "npusim.report/1"}', "run_id: field required"),
+    ("manifest.json", lambda text: '{"schema": "npusim.manifest/1"}', "holds no chip"),
+    (
+        "report.json",
+        lambda text: text.replace("npusim.report/1", "npusim.report/9"),
+        "schema npusim.report/9 is not one that this version reads, npusim.report/1",
+    ),
+    (
+        "manifest.json",
+        lambda text: text.replace("npusim.manifest/1", "npusim.manifest/2"),
+        "schema npusim.manifest/2 is not one that this version reads, npusim.manifest/1",
+    ),
+    ("stream.asm", None, "is missing"),
+    ("stream.asm", lambda text: "", "is damaged: holds 0 of the 8 instructions in report.json"),
+    (
+        "stream.asm",
+        lambda text: "\n".join(text.split("\n")[:-2]) + "\n",
+        "is damaged: holds 7 of the 8 instructions in report.json",
+    ),
+    (
+        "stream.asm",
+        lambda text: text[:-3],
+        "is damaged: holds 8 of the 8 instructions in report.json, the last one cut short",
+    ),
+]
+
+
+@pytest.mark.parametrize(("name", "damage", "words"), DAMAGE)
+def test_a_damaged_folder_says_which_file_and_why(npusim, kept, name, damage, words):
+    file = kept / name
+    if damage is None:
+        file.unlink()
+    else:
+        file.write_text(damage(file.read_text()))
+    for argv in (("compare", "a", "a"), ("plot", "pipes", "a")):
+        done = npusim(*argv)
+        if argv[0] == "compare" or name != "stream.asm":
+            assert (done.code, done.out) == (2, "")
+            assert done.err == f"error: a/{name}: {words}; run the program again\n"
+        else:
+            assert done.code == 0, "pictures do not need the stream"
+
+
+@pytest.mark.parametrize("name", ["stream.asm", "report.json", "manifest.json"])
+def test_a_file_of_a_run_that_is_no_text(npusim, kept, name):
+    (kept / name).write_bytes(b"{}\n\xff\xfe")
+    done = npusim("compare", "a", "a")
+    assert (done.code, done.out) == (2, "")
+    assert done.err == f"error: a/{name}: is no UTF-8 text at byte 3; run the program again\n"
+
+
+def test_a_chip_of_a_run_that_is_none(npusim, kept):
+    data = json.loads((kept / "manifest.json").read_text())
+    data["chip"]["clock_mhz"] = "fast"
+    (kept / "manifest.json").write_text(json.dumps(data))
+    done = npusim("plot", "roofline", "a", "--classic")
+    assert (done.code, done.out) == (2, "")
+    assert done.err == (
+        "error: a/manifest.json: chip.clock_mhz: input should be a valid integer; run the program again\n"
+    )
