@@ -26,8 +26,21 @@ def check_offsets(program: str, name: str, offsets: np.ndarray, n: int | None) -
 
     Raises `ConfigError` where they do not go from 0 up to the `n` elements there are.
     """
-    if offsets.ndim != 1 or offsets.size < 2 or offsets[0] != 0 or (np.diff(offsets) < 0).any():
-        raise ConfigError(f"{program}: {name} must start with 0 and never fall; see the CSR format")
+    offsets = offsets.ravel()  # of another rank they are refused with all inputs
+    if offsets.size < 2:
+        held = f"{offsets[0]} alone" if offsets.size else "nothing"
+        raise ConfigError(
+            f"{program}: input {name} holds {held}, which is no segment; give the end of each one, too"
+        )
+    if offsets[0] != 0:
+        raise ConfigError(f"{program}: input {name} must start with 0, but element 0 is {offsets[0]}")
+    falls = np.flatnonzero(offsets[1:] < offsets[:-1])
+    if falls.size:
+        i = int(falls[0])
+        raise ConfigError(
+            f"{program}: input {name} must never fall, but element {i + 1} is {offsets[i + 1]}, "
+            f"after {offsets[i]}"
+        )
     last = int(offsets[-1])
     if n is not None and last != n:
         raise ConfigError(f"{program}: {name} must end with {n}, the elements there are, not {last}")

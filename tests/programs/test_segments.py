@@ -161,7 +161,25 @@ def ints(*values):
             "seg_sum",
             {"x": X, "offsets": ints(0, 7, 3, 10)},
             {},
-            "seg_sum: offsets must start with 0 and never fall; see the CSR format",
+            "seg_sum: input offsets must never fall, but element 2 is 3, after 7",
+        ),
+        (
+            "seg_scan",
+            {"x": X, "offsets": ints(0, 10, -1, -2)},
+            {},
+            "seg_scan: input offsets must never fall, but element 2 is -1, after 10",
+        ),
+        (
+            "spmv",
+            {"offsets": ints(2, 7, 3, 10)},
+            {},
+            "spmv: input offsets must start with 0, but element 0 is 2",
+        ),
+        (
+            "seg_scan",
+            {"x": X, "offsets": ints(0)},
+            {},
+            "seg_scan: input offsets holds 0 alone, which is no segment; give the end of each one, too",
         ),
         (
             "seg_scan",
