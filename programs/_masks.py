@@ -31,9 +31,9 @@ def mask_input(k: Builder, n: int, ones: int) -> isa.Tile:
     return k.input("mask", (n,), "int8", make, check)
 
 
-def sizes_and_selection(inputs: Mapping[str, np.ndarray]) -> dict[str, object]:
+def sizes_and_selection(program: str, inputs: Mapping[str, np.ndarray]) -> dict[str, object]:
     """Return the parameters that input arrays decide, with the ones of a mask."""
-    found = sizes(inputs)
+    found = sizes(program, inputs)
     if "mask" in inputs:
         found["selected"] = int(np.count_nonzero(inputs["mask"] == 1))
     return found

@@ -14,6 +14,7 @@ import numpy as np
 from pydantic import Field
 
 from npusim import Builder, Kernel, Macro, Pipe, isa
+from npusim.errors import ConfigError
 from npusim.program.stream import Unknown
 from npusim.units import align_up, ceil_div
 
@@ -41,11 +42,20 @@ def known(value: Any, declared: int) -> int:
     return declared if isinstance(value, Unknown) else int(value)
 
 
-def sizes(inputs: Mapping[str, np.ndarray]) -> dict[str, object]:
-    """Return the parameters that input arrays decide."""
+def sizes(program: str, inputs: Mapping[str, np.ndarray]) -> dict[str, object]:
+    """Return the parameters that input arrays decide.
+
+    Raises `ConfigError` where they have not as many elements each.
+    """
     found: dict[str, object] = {}
-    for array in inputs.values():
-        found["n"] = array.size
+    counts = {name: inputs[name].size for name in ("x", "mask", "index") if name in inputs}
+    for name, count in counts.items():
+        first = next(iter(counts))
+        if count != counts[first]:
+            raise ConfigError(
+                f"{program}: input {name} has {count} elements, but {first} has {counts[first]}; give as many"
+            )
+        found["n"] = count
     if "x" in inputs:
         found["dtype"] = inputs["x"].dtype.name
     return found

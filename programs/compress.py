@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Literal
 
 import numpy as np
@@ -68,4 +69,4 @@ def compress(
         return {"y": Expected(found if found.size else np.zeros(1, x.dtype.np))}
 
 
-compress.from_inputs(sizes_and_selection)
+compress.from_inputs(partial(sizes_and_selection, "compress"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Literal
 
 import numpy as np
@@ -89,4 +90,4 @@ def compress_scalar(
         return {"y": Expected(found if found.size else np.zeros(1, x.dtype.np))}
 
 
-compress_scalar.from_inputs(sizes_and_selection)
+compress_scalar.from_inputs(partial(sizes_and_selection, "compress_scalar"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Literal
 
 import numpy as np
@@ -94,5 +95,5 @@ def _split(
         return found
 
 
-split.from_inputs(sizes)
-split_ind.from_inputs(sizes)
+split.from_inputs(partial(sizes, "split"))
+split_ind.from_inputs(partial(sizes, "split_ind"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Literal
 
 import numpy as np
@@ -101,7 +102,7 @@ def topk(
         return {"y": Expected(inputs["x"][order]), "y_index": Expected(order.astype(np.int32))}
 
 
-topk.from_inputs(sizes)
+topk.from_inputs(partial(sizes, "topk"))
 
 
 def _random(generator: np.random.Generator, dtype: str, n: int) -> np.ndarray:

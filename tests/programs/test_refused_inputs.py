@@ -53,6 +53,16 @@ def test_masks_hold_zeros_and_ones(refused, name):
         assert text == f"{name}: input mask must hold zeros and ones, but element 3 is {value}"
 
 
+@pytest.mark.parametrize("name", MASKED)
+def test_masks_of_another_length(refused, name):
+    """Whether there are more ones than elements or fewer, and in whatever order they are given."""
+    for mask in (np.ones(1009, np.int8), np.zeros(1009, np.int8)):
+        x = np.ones(1, MASKED[name])
+        for inputs in ({"mask": mask, "x": x}, {"x": x, "mask": mask}):
+            text = refused(name, inputs)
+            assert text == f"{name}: input mask has 1009 elements, but x has 1; give as many"
+
+
 @pytest.mark.parametrize("name", ["topp", "topp_vec", "weighted_sample"])
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf, -1.0, -0.0])
 def test_weights(refused, name, value):
