@@ -36,6 +36,23 @@ Maker = Callable[[np.random.Generator], Array]
 Check = Callable[[Array], None]
 """Raises `ConfigError` for an array that a program cannot use."""
 
+RESERVED = frozenset(
+    (
+        "program",
+        "chip",
+        "inputs",
+        "seed",
+        "numerics",
+        "l2",
+        "check",
+        "timing_only",
+        "spans",
+        "progress",
+        "observe",
+    )
+)
+"""Arguments of `npusim.simulate`: a parameter of a program with such a name could not be given there."""
+
 
 @dataclass(frozen=True, slots=True)
 class SegmentSpec:
@@ -355,6 +372,9 @@ def _parameter_model(function: Callable[..., None], name: str) -> type[BaseModel
             raise TypeError(f"{name}: parameter {parameter.name} must be keyword-only and have a default")
         if parameter.annotation is parameter.empty:
             raise TypeError(f"{name}: parameter {parameter.name} must have a type")
+        if parameter.name in RESERVED:
+            rule = "is an argument of npusim.simulate; name it otherwise"
+            raise TypeError(f"{name}: parameter {parameter.name} {rule}")
         fields[parameter.name] = (parameter.annotation, parameter.default)
     return create_model(name, __config__=ConfigDict(extra="forbid", validate_default=True), **fields)
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import inspect
 import json
+import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
@@ -14,6 +16,7 @@ import numpy as np
 from npusim.check.bounds import Bounds, link_bounds
 from npusim.check.recurrence import Recurrence
 from npusim.config.chip import Chip
+from npusim.config.document import show
 from npusim.config.load import load_chip
 from npusim.errors import ConfigError
 from npusim.isa.instruction import Array
@@ -51,8 +54,8 @@ Observer = Callable[[Launch, list[Resolved]], None]
 
 
 def simulate(
-    program: ProgramMaker | str,
-    chip: Chip | str = "ascend-910b4",
+    program: ProgramMaker | str | os.PathLike[str],
+    chip: Chip | str | os.PathLike[str] = "ascend-910b4",
     *,
     inputs: Mapping[str, Array] | None = None,
     seed: int = 0,
@@ -76,8 +79,7 @@ def simulate(
     Raises `ConfigError`, `OperandError`, `HazardError` or `DeadlockError`. Values that differ from the
     reference are reported in `values`, not raised.
     """
-    chip = load_chip(chip) if isinstance(chip, str) else chip
-    maker = find_program(program) if isinstance(program, str) else program
+    maker, chip = _maker(program), _chip(chip)
     built = maker.build(chip, params, inputs)
     return run(
         built,
@@ -92,6 +94,25 @@ def simulate(
         progress=progress,
         observe=observe,
     )
+
+
+def _maker(program: object) -> ProgramMaker:
+    if isinstance(program, str | os.PathLike):
+        return find_program(os.fspath(program))
+    if isinstance(program, ProgramMaker):
+        return program
+    hint = "; put @program on it" if inspect.isfunction(program) else ""
+    raise ConfigError(
+        f"simulate: program must be a shipped name, a file or what @program made, not {show(program)}{hint}"
+    )
+
+
+def _chip(chip: object) -> Chip:
+    if isinstance(chip, str | os.PathLike):
+        return load_chip(chip)
+    if isinstance(chip, Chip):
+        return chip
+    raise ConfigError(f"simulate: chip must be a name, a file or what load_chip returned, not {show(chip)}")
 
 
 def run(
