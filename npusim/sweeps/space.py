@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
+import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from npusim.config.document import Document, KeyPath, dotted, raise_errors, read_document, show
@@ -121,13 +122,16 @@ class SpaceSource:
 def read_space(source: str | os.PathLike[str] | Mapping[str, Any] | Space) -> SpaceSource:
     """Read a space file, or take a mapping or a `Space` with the same content.
 
+    In a mapping, tuples, ranges and NumPy arrays stand for lists, and NumPy numbers for numbers.
     Raises `ConfigError` with one line per error, at most ten: file and line, key, rule, value.
     """
     if isinstance(source, Space):
         return SpaceSource(source, Document({}, {(): "space"}), Path())
     if isinstance(source, Mapping):
-        document = Document(dict(source), {(): "space"})
+        document = Document(_plain(source), {(): "space"})
         return SpaceSource(_validated(document), document, Path())
+    if not isinstance(source, str | os.PathLike):
+        raise ConfigError(f"space: must be a file, a mapping or a Space, not {show(source)}")
     path = Path(source)
     document = read_document(path, str(source), "a space", "schema, program and axes")
     if document.data.get("schema") != SCHEMA:
@@ -138,6 +142,17 @@ def read_space(source: str | os.PathLike[str] | Mapping[str, Any] | Space) -> Sp
         )
         raise ConfigError(f"{document.place(('schema',))}: schema: {got}")
     return SpaceSource(_validated(document), document, path.parent)
+
+
+def _plain(value: Any) -> Any:
+    """Return what a file would hold in place of a value from Python."""
+    if isinstance(value, np.ndarray | np.generic):
+        return value.tolist()
+    if isinstance(value, Mapping):
+        return {key: _plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple | range):
+        return [_plain(item) for item in value]
+    return value
 
 
 def _validated(document: Document) -> Space:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from npusim.errors import ConfigError, did_you_mean
 from npusim.sweeps.rows import Row
 from npusim.sweeps.space import Space
 
@@ -32,8 +33,9 @@ class Table:
     def column(self, name: str, *, failed: Any = None) -> list[Any]:
         """Return a column in the order of the rows, `failed` where a row has no value.
 
-        Raises `KeyError` for a name that is no column.
+        Raises `ConfigError` for a name that is no column.
         """
         if name not in self.columns:
-            raise KeyError(name)
+            near = did_you_mean(name, self.columns) or "; the attribute columns holds all names"
+            raise ConfigError(f"sweep: no column {name!r}{near}")
         return [row.get(name, failed) for row in self.rows]

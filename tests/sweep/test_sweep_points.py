@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+import npusim
 from npusim.errors import ConfigError
 from npusim.sweeps.axes import axis_values
 from npusim.sweeps.plan import make_plan
@@ -51,6 +53,32 @@ def test_all_combinations_and_the_last_axis_moves_first(folder):
         {"program.n": 128, "chip.l2.size_mib": 1},
         {"program.n": 128, "chip.l2.size_mib": 2},
     ]
+
+
+def test_values_from_python(folder):
+    axes = {
+        "program.part": np.array([32, 64]),
+        "chip.hbm.read_latency_ns": (500, np.float32(750.5)),
+        "run.seed": range(1, 3),
+    }
+    space = {"params": {"n": np.int64(256)}, "axes": axes}
+    lists = {"program.part": [32, 64], "chip.hbm.read_latency_ns": [500, 750.5], "run.seed": [1, 2]}
+    assert coords(space) == coords({"params": {"n": 256}, "axes": lists})
+    assert all(type(c["program.part"]) is type(c["run.seed"]) is int for c in coords(space))
+    with pytest.raises(ConfigError) as caught:
+        coords({"axes": {"program.part": np.array(7)}})
+    assert str(caught.value) == (
+        "space: axes.program.part: must be a list of values, {grid: [first, last], steps: N}, "
+        "{geom: [first, last], steps: N} or {scale: [factors]}, got 7"
+    )
+
+
+@pytest.mark.parametrize(("given", "words"), [(None, "nothing"), (3, "3"), ([], "a list")])
+def test_what_is_no_space(given, words):
+    for function in (npusim.sweep, npusim.search):
+        with pytest.raises(ConfigError) as caught:
+            function(given)
+        assert str(caught.value) == f"space: must be a file, a mapping or a Space, not {words}"
 
 
 def test_zipped_axes_move_together(folder):
@@ -132,7 +160,7 @@ AXES = {
 }
 KEYS = {
     "program: few.py:cpy": (
-        "program: few.py: no program 'cpy'; did you mean copy?; programs: copy by_cores by_data crash"
+        "program: few.py: no program 'cpy'; did you mean copy?; programs: copy by_cores by_data crash leaves"
     ),
     "chips: [toi]": "chips[0]: no chip named 'toi'; did you mean toy?",
     "chips: []": "chips: must have 1 or more, got 0",

@@ -423,6 +423,17 @@ def test_parquet_holds_every_row(folder):
     assert table.column("total_cycles").to_pylist() == found.column("total_cycles")
 
 
+def test_a_column_that_is_not_there(folder):
+    found = one_process(SPACE | {"axes": {}})
+    for name, hint in (
+        ("nope", "the attribute columns holds all names"),
+        ("total_cycle", "did you mean total_cycles?"),
+    ):
+        with pytest.raises(ConfigError) as caught:
+            found.column(name)
+        assert str(caught.value) == f"sweep: no column '{name}'; {hint}"
+
+
 def test_progress_is_told(folder):
     calls = []
     one_process(SPACE, progress=lambda *call: calls.append(call))
