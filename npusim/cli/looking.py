@@ -15,7 +15,7 @@ from npusim.errors import MismatchError
 from npusim.report.comparison import compare_runs, comparison_text
 from npusim.report.kept import open_run
 from npusim.trace.msprof import write_msprof
-from npusim.trace.write import ENDINGS, Format, check_trace_file, format_of, write_trace
+from npusim.trace.write import ENDINGS, Format, check_trace_file, write_trace
 
 RunName = Annotated[
     str, typer.Argument(metavar="RUN", help="Folder of npusim run --spans -o.", show_default=False)
@@ -36,8 +36,7 @@ def trace(
 ) -> None:
     """Write who did what when in a run, for ui.perfetto.dev or chrome://tracing."""
     kept = open_run(run)
-    form = form or (format_of(output) if output is not None else "chrome")
-    file = output if output is not None else str(Path(run, f"trace{ENDINGS[form]}"))
+    file = output if output is not None else str(Path(run, f"trace{ENDINGS[form or 'chrome']}"))
     check_trace_file(file, form)
     write_trace(kept.timeline, file, form)
     show(f"{file}: open it in ui.perfetto.dev\n")

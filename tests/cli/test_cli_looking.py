@@ -46,6 +46,33 @@ def test_perfetto_by_option_and_by_ending(npusim, kept):
     assert data == Path("t.pftrace").read_bytes() == Path("u.pftrace").read_bytes()
 
 
+@pytest.mark.parametrize(
+    ("command", "message"),
+    [
+        ([*RUN, "--trace", "x.foo"], "x.foo: its ending names no format of a trace"),
+        (["trace", "a", "-o", "x.foo"], "x.foo: its ending names no format of a trace"),
+        (
+            ["trace", "a", "--format", "perfetto", "-o", "x.json"],
+            "x.json: the ending .json contradicts format perfetto",
+        ),
+        (
+            ["trace", "a", "--format", "chrome", "-o", "x.perfetto-trace"],
+            "x.perfetto-trace: the ending .perfetto-trace contradicts format chrome",
+        ),
+    ],
+)
+def test_an_ending_that_is_none_or_another_one(npusim, kept, command, message):
+    done = npusim(*command)
+    assert (done.code, done.out) == (2, "")
+    assert done.err == f"error: {message}; use .json for Chrome JSON, .pftrace for Perfetto\n"
+    assert not list(Path().glob("x.*"))
+
+
+def test_an_ending_of_no_format_where_one_is_asked_for(npusim, kept):
+    assert npusim("trace", "a", "--format", "chrome", "-o", "x.txt").code == 0
+    assert json.loads(Path("x.txt").read_text())["otherData"]
+
+
 def test_perfetto_without_its_package(npusim, kept, monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "perfetto.trace_builder.proto_builder", None)
     done = npusim(*RUN, "--trace", "u.pftrace")

@@ -246,12 +246,17 @@ def test_a_run_without_spans_has_no_timeline():
     assert str(error.value) == "timeline: the run of two kept no spans; simulate it again with spans=True"
 
 
+ENDINGS = "use .json for Chrome JSON, .pftrace for Perfetto"
+
+
 @pytest.mark.parametrize(
     ("file", "message"),
     [
         ("", "'': is no file to write a trace to; name one, as trace.json"),
         (".", ".: is no file to write a trace to; name one, as trace.json"),
         ("no/t.json", "no/t.json: there is no folder no; make it first"),
+        ("t.foo", f"t.foo: its ending names no format of a trace; {ENDINGS}"),
+        ("t", f"t: its ending names no format of a trace; {ENDINGS}"),
     ],
 )
 def test_a_place_where_no_trace_can_be(tmp_path, monkeypatch, file, message):
