@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any, Literal
 
-from pydantic import Field
+from pydantic import Field, PrivateAttr
 
 from npusim.check.bounds import link_bounds
 from npusim.check.recurrence import Recurrence
@@ -72,6 +72,13 @@ class CheckReport(Part):
     """Every input once and every output once."""
     bounds: CheckedBounds
 
+    _outputs: tuple[str, ...] = PrivateAttr(default=())
+
+    @property
+    def outputs(self) -> tuple[str, ...]:
+        """Names of the outputs. Not part of the JSON."""
+        return self._outputs
+
     def to_json(self) -> str:
         """Return the report as JSON; the same check gives the same bytes."""
         return self.model_dump_json(by_alias=True, indent=2) + "\n"
@@ -106,7 +113,7 @@ def check(
     _, l2 = link_bounds(chip, tally.read_bytes, tally.write_bytes, 0, 0)
     cycles = {"compute_cycles": tally.compute, "l2_cycles": l2, "flag_only_cycles": tally.flag_only}
     binding = max(cycles, key=lambda name: cycles[name]).removesuffix("_cycles")
-    return CheckReport(
+    report = CheckReport(
         program=program.name,
         chip=chip.name,
         clock_mhz=chip.clock_mhz,
@@ -122,6 +129,8 @@ def check(
         useful_bytes=program.useful_bytes,
         bounds=CheckedBounds(**cycles, binding=binding),
     )
+    report._outputs = tuple(outputs)
+    return report
 
 
 def streams_of(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import textwrap
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 from npusim.report.checked import CheckReport
 from npusim.report.model import FirstNotFinite, NotFinite, NotFinitePart, Report, Values
@@ -40,7 +40,7 @@ def report_text(report: Report, width: int = 80, *, next_step: str = "") -> str:
     page.line(f"{report.program} on {report.chip}")
     page.line("")
     page.row("setup", _setup(report.params, report.seed, report.numerics, report.l2))
-    page.row("values", values_words(report.values, computed=bool(report.outputs)))
+    page.row("values", values_words(report.values, computed=bool(report.outputs), outputs=report.outputs))
     if report.not_finite is not None:
         page.row("non-finite", not_finite_words(report.not_finite, report.clock_mhz))
     page.row("time", _time(report))
@@ -71,7 +71,7 @@ def check_text(report: CheckReport, width: int = 80, *, next_step: str = "") -> 
     page.line(f"{report.program} on {report.chip}, checked without timing")
     page.line("")
     page.row("setup", _setup(report.params, report.seed, report.numerics, None))
-    page.row("values", values_words(report.values, computed=True))
+    page.row("values", values_words(report.values, computed=True, outputs=report.outputs))
     if report.not_finite is not None:
         page.row("non-finite", not_finite_words(report.not_finite, report.clock_mhz))
     page.row("hazards", "none: limits, unwritten bytes, races, flags and waits are all right")
@@ -100,10 +100,12 @@ def check_text(report: CheckReport, width: int = 80, *, next_step: str = "") -> 
     return page.text()
 
 
-def values_words(values: Values, *, computed: bool) -> str:
-    """Say in a few words how outputs compare with the reference."""
+def values_words(values: Values, *, computed: bool, outputs: Collection[str] = ()) -> str:
+    """Say in a few words how outputs, whose names may be given, compare with the reference."""
     if not values.checked:
         return "computed, with no reference to compare them with" if computed else "not computed"
+    if values.tolerance is None and not values.not_compared:
+        return f"no element compared, since the reference gives no {' and no '.join(outputs) or 'output'}"
     if values.tolerance is None:
         return "no element compared, since the reference cannot say what is right"
     lost = values.not_compared or 0

@@ -6,8 +6,10 @@ import numpy as np
 import pytest
 
 from npusim import Builder, Expected, Pipe, isa, program, simulate
+from npusim.config.load import load_chip
 from npusim.errors import ConfigError
-from npusim.report.text import values_words
+from npusim.report.checked import check
+from npusim.report.text import check_text, report_text, values_words
 
 ONES = np.ones(8, np.float32)
 
@@ -133,3 +135,14 @@ def test_nothing_compared():
     assert (values.ok, values.not_compared, values.max_abs_error, values.tolerance) == (True, 8, None, None)
     words = "no element compared, since the reference cannot say what is right"
     assert values_words(values, computed=True) == words
+
+
+def test_a_reference_that_gives_nothing_says_what_is_missing():
+    made, words = copied(lambda _: {}), "no element compared, since the reference gives no y"
+    report = simulate(made, "toy")
+    assert report.values.ok is True
+    assert f"values      {words}\n" in report_text(report, 110)
+    chip = load_chip("toy")
+    assert f"values      {words}\n" in check_text(check(made.build(chip), chip), width=110)
+    nothing = "no element compared, since the reference gives no output"
+    assert values_words(report.values, computed=True) == nothing
