@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from npusim.errors import ConfigError
 from npusim.plots.style import (
     BELOW,
     BLACK,
@@ -32,60 +33,101 @@ BAND = 5.0
 
 def plot_times(found: Validation, ax: Axes) -> Axes:
     """Draw simulated over measured time of every row that is a time, and the line where both are equal."""
-    every: list[float] = []
-    for number, group in enumerate(found.groups):
-        points = [
-            (r.measured_us, r.simulated_us)
-            for r in found.of(group.name)
-            if r.measured_us is not None and r.simulated_us is not None
+    return _over(
+        ax,
+        "µs",
+        {
+            group.name: [
+                (r.measured_us, r.simulated_us)
+                for r in found.of(group.name)
+                if r.measured_us is not None and r.simulated_us is not None
+            ]
+            for group in found.groups
+        },
+    )
+
+
+def plot_values(found: Validation, ax: Axes) -> Axes:
+    """Draw simulated over measured value of every row that is no time, each in its own unit, and the line
+    where both are equal.
+    """
+    groups: dict[str, list[tuple[float, float]]] = {}
+    for group in found.groups:
+        rows = [r for r in found.of(group.name) if r.measured_us is None and r.simulated is not None]
+        units = ", ".join(dict.fromkeys(r.unit for r in rows))
+        groups[f"{group.name}: {units}"] = [
+            (r.measured, r.simulated) for r in rows if r.simulated is not None
         ]
+    return _over(ax, "in the unit of the row", groups)
+
+
+def _over(ax: Axes, unit: str, groups: dict[str, list[tuple[float, float]]]) -> Axes:
+    every: list[float] = []
+    for number, (name, points) in enumerate(groups.items()):
         if not points:
             continue
         x, y = zip(*points, strict=True)
         every += [*x, *y]
-        ax.scatter(x, y, s=14, label=group.name, **_style(number))
+        ax.scatter(x, y, s=14, label=name, **_style(number))
     if every:
         ends = [min(every), max(every)]
+        if min(every) > 0:  # a few values that are nearly the same have no ticks of their own
+            ax.set(xlim=(min(every) / 2, max(every) * 2), ylim=(min(every) / 2, max(every) * 2))
         ax.plot(ends, ends, color="0.6", linewidth=0.8, zorder=0)
         ax.legend(loc="upper center", bbox_to_anchor=(0.5, 0), borderaxespad=BELOW, ncols=4)
-    ax.set(xscale="log", yscale="log", xlabel="measured, µs", ylabel="simulated, µs")
+    ax.set(xscale="log", yscale="log", xlabel=f"measured, {unit}", ylabel=f"simulated, {unit}")
     return ax
 
 
-def plot_errors(found: Validation, ax: Axes) -> Axes:
-    """Draw the error of every such row over its measured time, with the band of 5 % either way."""
+def plot_errors(found: Validation, ax: Axes, *, times: bool = True) -> Axes:
+    """Draw the error in percent of every row that is a time and is scored by it, or of those that are no
+    times, over what was measured, with the band of 5 % either way.
+    """
     ax.axhspan(-BAND, BAND, color="0.92", zorder=0)
     for number, group in enumerate(found.groups):
         points = [
-            (r.measured_us, r.error_percent)
+            (r.measured if r.measured_us is None else r.measured_us, r.error_percent)
             for r in found.of(group.name)
-            if r.measured_us is not None and r.error_percent is not None and r.by == "percent"
+            if r.error_percent is not None
+            and (r.measured_us is not None) is times
+            and (r.by == "percent" or not times)
         ]
         if points:
             x, y = zip(*points, strict=True)
             ax.scatter(x, y, s=8, **_style(number))
-    ax.set(xscale="log", xlabel="measured, µs", ylabel="error, %")
+    ax.set(xscale="log", xlabel=f"measured, {'µs' if times else 'in the unit of the row'}", ylabel="error, %")
     return ax
 
 
 def save_plot(found: Validation, file: str) -> None:
-    """Write both panels to a file; its ending decides the format.
+    """Write value and error of all rows to a file, times and what is no time side by side; the ending of the
+    file decides the format.
 
-    Raises `ConfigError` where it cannot be written.
+    Raises `ConfigError` where no row was simulated, and where the file cannot be written.
     """
     check_plot_file(file)
-    groups = sum(any(r.simulated_us is not None for r in found.of(g.name)) for g in found.groups)
+    groups = sum(any(r.simulated is not None for r in found.of(g.name)) for g in found.groups)
+    if not groups:
+        failed = next((f"; the first: {r.id}: {r.failure}" for r in found.results if r.failure), "")
+        raise ConfigError(
+            f"{file}: nothing to draw: none of {len(found.rows)} rows ran to a value{failed}"
+            if found.results
+            else f"{file}: nothing to draw: the rows of these groups are kept as data; add --all to run them"
+        )
+    ran = [r.measured_us is not None for r in found.results if r.simulated is not None]
+    kinds = [times for times in (True, False) if times in ran]
 
     def draw(figure: Figure) -> None:
-        above, below = figure.subplots(2, 1, sharex=True, height_ratios=[3, 1])
-        plot_times(found, above).set_xlabel("")
-        plot_errors(found, below)
-        legend = above.get_legend()
-        if legend is not None:
-            handles = [h for h in legend.legend_handles if h is not None]
+        panels = figure.subplots(2, len(kinds), sharex="col", height_ratios=[3, 1], squeeze=False)
+        shown: dict[str, Any] = {}
+        for (above, below), times in zip(panels.T, kinds, strict=True):
+            (plot_times(found, above) if times else plot_values(found, above)).set_xlabel("")
+            plot_errors(found, below, times=times)
+            legend = above.get_legend()
             names = [text.get_text() for text in legend.get_texts()]
+            shown |= dict(zip(names, legend.legend_handles, strict=True))
             legend.remove()
-            figure.legend(handles, names, loc="outside lower center", ncols=4)
+        figure.legend(list(shown.values()), list(shown), loc="outside lower center", ncols=4)
 
     save_figure(draw, file, width=WIDTHS["page"], height=5.6 + 0.16 * (groups // 4))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ import npusim
 from npusim.errors import ConfigError
 from npusim.validation.measure import run_cases
 from npusim.validation.page import END, START, groups_table, page_text, shipped_validation
-from npusim.validation.plot import plot_errors, plot_times, save_plot
+from npusim.validation.plot import plot_errors, plot_times, plot_values, save_plot
 from npusim.validation.results import read_results, results_csv, write_folder
 from npusim.validation.rows import read_published
 from npusim.validation.score import score_row
@@ -156,6 +157,48 @@ def test_a_plot_is_written_or_refused(tmp_path, launch):
         save_plot(launch, str(tmp_path / "x.zzz"))
     with pytest.raises(ConfigError, match=r"/no/x\.png: there is no folder .*/no; make it first$"):
         save_plot(launch, str(tmp_path / "no" / "x.png"))
+
+
+def test_rows_that_are_no_times_are_drawn_in_their_unit(kept, tmp_path):
+    from matplotlib.figure import Figure
+
+    unit = next(g for g in kept.groups if g.name == "unit")
+    rows = kept.of("unit")
+    assert {r.unit for r in rows} == {"cycles", "GB/s"}
+    assert all(r.measured_us is None for r in rows)
+    above, below = Figure().subplots(2, 1)
+    found = Validation((), (unit,), kept.rows, rows, ())
+    plot_values(found, above)
+    plot_errors(found, below, times=False)
+    (drawn,) = above.collections
+    assert drawn.get_offsets().tolist() == [[r.measured, r.simulated] for r in rows]
+    assert drawn.get_label() == "unit: cycles, GB/s"
+    errors = [c.get_offsets().tolist() for c in below.collections]
+    assert errors == [[[r.measured, r.error_percent] for r in rows]]
+    save_plot(found, str(tmp_path / "unit.svg"))
+    text = tmp_path.joinpath("unit.svg").read_text(encoding="utf-8")
+    assert "simulated, in the unit of the row" in text
+    assert "µs" not in text, "no empty panel of times"
+    save_plot(kept, str(tmp_path / "all.svg"))
+    text = tmp_path.joinpath("all.svg").read_text(encoding="utf-8")
+    assert "simulated, in the unit of the row" in text
+    assert "simulated, µs" in text
+
+
+def test_a_picture_of_nothing_says_why(kept, tmp_path):
+    file = str(tmp_path / "x.png")
+    failed = tuple(replace(r, simulated=None, simulated_us=None, failure="it broke") for r in kept.of("unit"))
+    rows = tuple(r for r in kept.rows if r.group == "unit")
+    with pytest.raises(ConfigError) as error:
+        save_plot(Validation((), kept.groups, rows, failed, ()), file)
+    assert str(error.value) == (
+        f"{file}: nothing to draw: none of 6 rows ran to a value; the first: {failed[0].id}: it broke"
+    )
+    with pytest.raises(ConfigError) as error:
+        save_plot(Validation((), kept.groups, rows, (), ()), file)
+    assert str(error.value) == (
+        f"{file}: nothing to draw: the rows of these groups are kept as data; add --all to run them"
+    )
 
 
 def test_nothing_to_plot_is_no_error():
