@@ -20,9 +20,11 @@ def pipe_shares(report: Report, cores: Sequence[str] = ()) -> dict[str, dict[str
 
     Without `cores`, a run on one core of each kind at most is shown as it is; of more, the mean over the
     cores of a kind. `cores` names single ones, as `core0.vec1`. Raises `ConfigError` for one that took no
-    part.
+    part, and for a run without an instruction.
     """
     lanes = report.pipes
+    if not any(part.instructions for part in lanes.values()):
+        raise ConfigError(f"plot: the run of {report.program} has no pipe with an instruction to draw")
     known = list(dict.fromkeys(name.rpartition(".")[0] for name in lanes))
     for core in cores:
         if core not in known:

@@ -292,3 +292,12 @@ def test_a_chip_of_a_run_that_is_none(npusim, kept):
     assert done.err == (
         "error: a/manifest.json: chip.clock_mhz: input should be a valid integer; run the program again\n"
     )
+
+
+def test_pipes_of_a_run_that_has_none(npusim, kept):
+    data = json.loads((kept / "report.json").read_text())
+    (kept / "report.json").write_text(json.dumps(data | {"pipes": {}}))
+    done = npusim("plot", "pipes", "a")
+    assert (done.code, done.out) == (2, "")
+    assert done.err == "error: plot: the run of copy has no pipe with an instruction to draw\n"
+    assert not Path("pipes.png").exists()
