@@ -41,6 +41,8 @@ _UNITS = {
     "_ns": "ns",
     "_us": "µs",
 }
+_LETTER = 0.07
+"""Inches of a letter of a tick."""
 _LOG = 8
 """Ratio of ends from which on a scale is logarithmic."""
 
@@ -58,7 +60,9 @@ class Grid:
     values: Array
     """One row a value of the second axis, one column a value of the first; NaN where no run ended."""
     others: list[str]
-    """Axes besides these two that vary: a value is the least over them."""
+    """Axes besides these two that vary and act: a value is the least over them."""
+    idle: list[str]
+    """Axes that vary without any effect on the column."""
     title: str
 
 
@@ -73,7 +77,8 @@ def sweep_grid(
     """Return a column of the rows of a sweep over `x` and `by`, two of its axes.
 
     Without `x` it is the axis of numbers with the most values, without `by` the one of the others over which
-    the column changes most. Rows that failed or have wrong values are left out. Raises `ConfigError` where
+    the column changes most; an axis that has no effect on the column is drawn only where it is named, or
+    where none has any. Rows that failed or have wrong values are left out. Raises `ConfigError` where
     nothing is left, and for axes and columns that are not there.
     """
     ran = [row for row in rows if row.get("status") == "ok"]
@@ -92,12 +97,14 @@ def sweep_grid(
         raise ConfigError("plot: the sweep has no axis to draw over")
     values = {axis: _values(ran, axis) for axis in axes}
     varying = [axis for axis in axes if len(values[axis]) > 1]
+    idle = [axis for axis in varying if not _acts(ran, axis, axes, column)]
+    acting = [axis for axis in varying if axis not in idle]
     if x is None:
-        first = [axis for axis in varying or axes if axis != by]
+        first = next((f for f in ([a for a in c if a != by] for c in (acting, varying, axes)) if f), [])
         if not first:
             raise ConfigError(f"plot: {by} is the only axis; leave it out")
         x = max(first, key=lambda axis: (_numeric(values[axis]), len(values[axis])))
-    rest = [axis for axis in varying if axis not in (x, by)]
+    rest = [axis for axis in acting if axis not in (x, by)]
     if by is None and rest:
         by = max(rest, key=lambda axis: _change(ran, axis, values[axis], column))
         rest.remove(by)
@@ -108,7 +115,7 @@ def sweep_grid(
             at = (bys.index(row[by]) if by is not None else 0, values[x].index(row[x]))
             found[at] = np.fmin(found[at], row[column])
     title = f"{ran[0]['program']}" + ("" if "chip" in axes else f" on {ran[0]['chip']}")
-    return Grid(column, x, by or "", values[x], bys, found, rest, title)
+    return Grid(column, x, by or "", values[x], bys, found, rest, idle, title)
 
 
 def sweep_plot(grid: Grid, ax: Axes) -> Axes:
@@ -118,6 +125,7 @@ def sweep_plot(grid: Grid, ax: Axes) -> Axes:
     else:
         _lines(grid, ax)
     title = [grid.title] + ([f"least over {' and '.join(grid.others)}"] if grid.others else [])
+    title += [f"no effect: {', '.join(grid.idle)}"] if grid.idle else []
     ax.set_title("\n".join(title), loc="left")
     ax.set_xlabel(label(grid.x))
     return ax
@@ -127,6 +135,8 @@ def label(name: str) -> str:
     """Return the name of an axis or column with its unit, as its ending tells it."""
     if name in _WORDS:
         return _WORDS[name]
+    if name.startswith("pipes.") and not name.endswith(".instructions"):
+        return f"{name}, cycles"
     ending = name.replace(".", "_")
     unit = next((unit for end, unit in _UNITS.items() if ending.endswith(end)), "")
     return f"{name}, {unit}" if unit else name
@@ -147,11 +157,12 @@ def _lines(grid: Grid, ax: Axes) -> None:
             linewidth=1.2,
             label=f"{grid.by} = {_short(name)}" if grid.by else grid.column,
         )
-    if numeric and _wide(xs):
+    log = numeric and _geometric(xs)
+    if log:
         ax.set_xscale("log")
     if numeric and len(xs) <= 10:
         ax.minorticks_off()
-        ax.set_xticks(_apart(xs), [_short(v) for v in _apart(xs)])
+        ax.set_xticks(_apart(xs, log), [_short(v) for v in _apart(xs, log)])
     elif not numeric:
         ax.set_xticks(xs, [_short(v) for v in grid.xs])
     if _wide(grid.values[~np.isnan(grid.values)].tolist()):
@@ -171,11 +182,14 @@ def _map(grid: Grid, ax: Axes) -> None:
     known = grid.values[~np.isnan(grid.values)]
     norm = (LogNorm if _wide(known.tolist()) else Normalize)(known.min(), known.max())
     drawn = ax.pcolormesh(grid.values, cmap="cividis_r", norm=norm, edgecolors="white", linewidth=0.3)
-    for axis, values, every in (
-        (ax.xaxis, grid.xs, ceil(len(grid.xs) / 7)),
-        (ax.yaxis, grid.bys, ceil(len(grid.bys) / 12)),
+    width, height = ax.get_figure().get_size_inches()  # type: ignore[union-attr]  # axes in a figure
+    wide = max(len(_short(v)) for v in grid.xs) + 2
+    for axis, values, room in (
+        (ax.xaxis, grid.xs, int((width - 1.8) / (wide * _LETTER))),
+        (ax.yaxis, grid.bys, int((height - 1.2) / (2 * _LETTER))),
     ):
-        axis.set_ticks([i + 0.5 for i in range(0, len(values), every)], [_short(v) for v in values[::every]])
+        at = _spread(len(values), max(2, room))
+        axis.set_ticks([i + 0.5 for i in at], [_short(values[i]) for i in at])
     ax.tick_params(length=0)
     ax.set_ylabel(label(grid.by))
     ax.get_figure().colorbar(drawn, ax=ax, label=label(grid.column))  # type: ignore[union-attr]  # axes in a figure
@@ -195,15 +209,50 @@ def _wide(values: Sequence[float]) -> bool:
     return bool(values) and min(values) > 0 and max(values) / min(values) >= _LOG
 
 
-def _apart(values: list[Any]) -> list[Any]:
-    """Return the values whose ticks do not touch on a scale that suits them, the ends first."""
-    scale = np.log(values) if _wide(values) else np.array(values, float)
-    room = (scale[-1] - scale[0]) / 9
+def _geometric(values: Sequence[float]) -> bool:
+    """Whether values lie far apart and their factors are more alike than their steps."""
+    if len(values) < 2 or not _wide(values):
+        return False
+    steps, factors = np.diff(values), np.diff(np.log(values))
+    return bool(factors.max() / factors.min() < steps.max() / steps.min())
+
+
+def _apart(values: list[Any], log: bool) -> list[Any]:
+    """Return the values whose ticks do not touch on a scale, both ends among them."""
+    scale = np.log(values) if log else np.array(values, float)
+    room = 0.999 * (scale[-1] - scale[0]) / 9  # ten equal steps touch by rounding alone
     kept = [0]
     for at in range(1, len(values)):
         if scale[at] - scale[kept[-1]] >= room:
             kept.append(at)
-    return [values[at] for at in kept]
+    return [values[at] for at in _ended(kept, len(values) - 1)]
+
+
+def _spread(count: int, room: int) -> list[int]:
+    """Return at most so many numbers below a count, evenly spread, the first and the last among them."""
+    step = max(1, ceil((count - 1) / (room - 1)))
+    return _ended(list(range(0, count, step)), count - 1)
+
+
+def _ended(kept: list[int], last: int) -> list[int]:
+    """Return numbers with the last one instead of the one before it, where it is not among them."""
+    return kept if kept[-1] == last else [*(kept[:-1] or kept), last]
+
+
+def _acts(rows: Sequence[Mapping[str, Any]], axis: str, axes: Sequence[str], column: str) -> bool:
+    """Whether a column differs between rows that differ in one axis alone; also where there are no such rows,
+    as for axes that move together.
+    """
+    seen: dict[tuple[Any, ...], tuple[Any, Any]] = {}
+    compared = False
+    for row in rows:
+        key = tuple(row[other] for other in axes if other != axis)
+        value, result = seen.setdefault(key, (row[axis], row.get(column)))
+        if value != row[axis]:
+            compared = True
+            if result != row.get(column):
+                return True
+    return not compared
 
 
 def _change(rows: Sequence[Mapping[str, Any]], axis: str, values: list[Any], column: str) -> float:

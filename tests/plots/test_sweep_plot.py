@@ -75,6 +75,68 @@ def test_words_stand_side_by_side(ax):
     assert ax.lines[0].get_xdata().tolist() == [0, 1]
 
 
+def made(values, time):
+    """Rows over all combinations of some axes, with a time worked out of them."""
+    combined = (dict(zip(values, chosen, strict=True)) for chosen in itertools.product(*values.values()))
+    return [{"status": "ok", "program": "p", "chip": "c", **at, "time_us": time(**at)} for at in combined]
+
+
+def test_an_axis_without_effect_is_said_and_not_drawn(ax):
+    """The idle axis has the most values, and the least over it is no least."""
+    many = made({"idle": [1, 2, 3, 4, 5], "a": [1, 2, 3], "b": [1, 2]}, lambda idle, a, b: float(10 * a + b))
+    grid = sweep_grid(many, ("idle", "a", "b"))
+    assert (grid.x, grid.by, grid.others, grid.idle) == ("a", "b", [], ["idle"])
+    sweep_plot(grid, ax)
+    assert ax.get_title(loc="left") == "p on c\nno effect: idle"
+    grid = sweep_grid([row for row in many if row["b"] == 1], ("idle", "a", "b"))
+    assert (grid.x, grid.by, grid.others, grid.idle) == ("a", "", [], ["idle"])
+    grid = sweep_grid(many, ("idle", "a", "b"), by="idle")
+    assert (grid.x, grid.by, grid.others, grid.idle) == ("a", "idle", ["b"], ["idle"]), "where it is named"
+    grid = sweep_grid([row for row in many if row["a"] == row["b"] == 1], ("idle", "a", "b"))
+    assert (grid.x, grid.by, grid.idle) == ("idle", "", ["idle"]), "where nothing else varies"
+
+
+def test_axes_that_move_together_act():
+    pairs = [
+        row for row in made({"a": [1, 2, 3], "b": [1, 2, 3]}, lambda a, b: float(a)) if row["a"] == row["b"]
+    ]
+    grid = sweep_grid(pairs, ("a", "b"))
+    assert (grid.x, grid.by, grid.idle) == ("a", "b", [])
+
+
+@pytest.mark.parametrize(
+    ("xs", "scale", "ticks"),
+    [
+        ([100.0, 200.0, 400.0, 800.0], "log", ["100", "200", "400", "800"]),
+        ([16, 64, 128, 1024], "log", ["16", "64", "128", "1024"]),
+        ([*range(100, 1001, 100)], "linear", [str(100 * at) for at in range(1, 11)]),
+        ([1.0, 12.0], "linear", ["1", "12"]),
+        ([1, 2, 3, 99, 100], "linear", ["1", "100"]),
+        ([5], "linear", ["5"]),
+    ],
+)
+def test_a_scale_is_logarithmic_where_steps_are_geometric(ax, xs, scale, ticks):
+    grid = sweep_grid(made({"x": xs}, lambda x: float(x)), ("x",))
+    sweep_plot(grid, ax)
+    assert ax.get_xscale() == scale
+    assert [t.get_text() for t in ax.get_xticklabels()] == ticks
+
+
+@pytest.mark.parametrize("count", [9, 40, 41, 42])
+def test_a_map_labels_its_first_and_last_column(ax, count):
+    grid = sweep_grid(
+        made({"x": [*range(1, count + 1)], "y": [*range(1, 9)]}, lambda x, y: float(x * y)), ("x", "y")
+    )
+    sweep_plot(grid, ax)
+    assert len(ax.collections) == 1
+    words = [t.get_text() for t in ax.get_xticklabels()]
+    if count == 9:
+        assert words == [str(x) for x in range(1, 10)]
+    assert (words[0], words[-1]) == ("1", str(count))
+    assert ax.get_xticks()[-1] == count - 0.5
+    assert [t.get_text() for t in ax.get_yticklabels()] == [str(y) for y in range(1, 9)]
+
+
 def test_many_values_make_a_map(ax):
     many = [
         {"status": "ok", "program": "p", "chip": "c", "chip.a_ns": a, "chip.b_kib": b, "total_cycles": a * b}
@@ -104,6 +166,9 @@ def test_one_axis_has_no_legend(ax):
         ("chip.ports.gm_to_ub.bytes_per_cycle", "chip.ports.gm_to_ub.bytes_per_cycle, B per cycle"),
         ("gm.hbm_read_bytes", "gm.hbm_read_bytes, bytes"),
         ("program.n", "program.n"),
+        ("pipes.MTE2.link", "pipes.MTE2.link, cycles"),
+        ("pipes.M.work", "pipes.M.work, cycles"),
+        ("pipes.M.instructions", "pipes.M.instructions"),
     ],
 )
 def test_units(name, wanted):
