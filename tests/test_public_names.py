@@ -19,6 +19,13 @@ def test_every_public_name_is_there():
     assert npusim.isa.Mmad.__name__ == "Mmad"
 
 
+def test_only_public_names_are_listed():
+    import npusim.sweeps.run  # a module that was imported is an attribute, and yet no public name
+
+    assert [name for name in dir(npusim) if not name.startswith("__")] == sorted(npusim.__all__)
+    assert "__version__" in dir(npusim)
+
+
 def test_a_name_that_does_not_exist():
     with pytest.raises(AttributeError, match=r"^module 'npusim' has no attribute 'simulat'$"):
         npusim.simulat  # noqa: B018
