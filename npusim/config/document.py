@@ -61,15 +61,25 @@ class Document:
 
 
 def read_document(
-    file: Traversable, shown: str, what: str = "a chip", holds: str = "schema, name and sections"
+    file: Traversable,
+    shown: str,
+    what: str = "a chip",
+    holds: str = "schema, name and sections",
+    instead: str = "repeat the value or use extends",
 ) -> Document:
-    """Read a YAML file that holds one mapping; `shown` is its name in errors, `what` what it describes."""
-    return parse_document(_text(file, shown), shown, what, holds)
+    """Read a YAML file that holds one mapping; `shown` is its name in errors, `what` what it describes, and
+    `instead` what to do without aliases.
+    """
+    return parse_document(_text(file, shown), shown, what, holds, instead)
 
 
 @lru_cache(maxsize=64)
 def parse_document(
-    text: str, shown: str, what: str = "a chip", holds: str = "schema, name and sections"
+    text: str,
+    shown: str,
+    what: str = "a chip",
+    holds: str = "schema, name and sections",
+    instead: str = "repeat the value or use extends",
 ) -> Document:
     """Parse YAML text that holds one mapping; `shown` is the name of its file in errors.
 
@@ -80,7 +90,7 @@ def parse_document(
         raise ConfigError(f"{shown}:1: the file is empty; {what} is a mapping with {holds}")
     errors: list[str] = []
     document = Document({}, {(): f"{shown}:1"})
-    data = _Builder(shown, document.places, errors).build(root, ())
+    data = _Builder(shown, document.places, errors, instead).build(root, ())
     raise_errors(errors)
     if not isinstance(data, dict):
         line = root.start_mark.line + 1
@@ -98,7 +108,7 @@ def parse_value(text: str) -> Any:
     if root is None:
         return None
     errors: list[str] = []
-    value = _Builder("", {}, errors).build(root, ())
+    value = _Builder("", {}, errors, "repeat the value").build(root, ())
     if errors:
         raise ConfigError(errors[0].partition(": ")[2])
     return value
@@ -175,13 +185,14 @@ class _Builder:
     shown: str
     places: dict[KeyPath, str]
     errors: list[str]
+    instead: str
     seen: set[int] = field(default_factory=set)
 
     def build(self, node: yaml.Node, path: KeyPath) -> Any:
         if len(path) > MAX_DEPTH:
             return self.fail(node, path[:1], f"nested deeper than {MAX_DEPTH} levels")
         if id(node) in self.seen:  # the marks of the node are those of its first use
-            rule = "aliases are not supported; repeat the value or use extends"
+            rule = f"aliases are not supported; {self.instead}"
             self.errors.append(f"{self.places[path]}: {dotted(path)}: {rule}")
             return None
         self.seen.add(id(node))

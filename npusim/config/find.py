@@ -15,6 +15,9 @@ from npusim.errors import ConfigError, did_you_mean
 GROUP = "npusim.chips"
 """Entry points of this group are chips of other packages: a path, or a function that returns one."""
 
+_SHOWN = 12
+"""Names of chips that an error lists."""
+
 
 @dataclass(frozen=True)
 class Found:
@@ -53,8 +56,9 @@ def find_chip(name: str, *, path: bool, near: Found | None = None) -> Found:
             other = "other "
         elif found.file.is_file():
             return found
-    near_names = did_you_mean(name, [known for known in chip_names() if known != name])
-    raise ConfigError(f"no {other}chip named {name!r}{near_names}")
+    names = [known for known in chip_names() if known != name]
+    hint = did_you_mean(name, names) or f"; chips: {' '.join(names[:_SHOWN])}{' ...' * (len(names) > _SHOWN)}"
+    raise ConfigError(f"no {other}chip named {name!r}{hint}")
 
 
 def chip_names() -> list[str]:

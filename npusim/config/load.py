@@ -48,6 +48,8 @@ def load_chip(
         raise ConfigError(f"{found.shown}: is a base for other chips and no chip; extend it")
     sources = resolved.sources | dict.fromkeys(changed, OVERRIDE)
     kept = [dotted(path) for path, _ in numbers(document.data)]
+    # a header that is missing is told by its file; the whole chip need not miss it once more
+    document.data = {"schema": SCHEMA, "name": "unnamed", **document.data}
     document.data["sources"] = {path: sources[path] for path in kept if path in sources}
     lines, bad, chip = [*resolved.errors, *wrong], set[str](), None
     try:

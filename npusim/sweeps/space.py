@@ -133,7 +133,8 @@ def read_space(source: str | os.PathLike[str] | Mapping[str, Any] | Space) -> Sp
     if not isinstance(source, str | os.PathLike):
         raise ConfigError(f"space: must be a file, a mapping or a Space, not {show(source)}")
     path = Path(source)
-    document = read_document(path, str(source), "a space", "schema, program and axes")
+    instead = "repeat the values; axes that move together are listed in zip"
+    document = read_document(path, str(source), "a space", "schema, program and axes", instead)
     if document.data.get("schema") != SCHEMA:
         got = (
             f"must be {SCHEMA}, got {show(document.data['schema'])}"

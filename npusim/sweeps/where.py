@@ -28,6 +28,8 @@ _COMPARISONS: dict[type[ast.cmpop], Callable[[Any, Any], bool]] = {
     ast.Gt: operator.gt,
     ast.GtE: operator.ge,
 }
+_LONGEST = 80
+"""Characters of a condition in an error."""
 GRAMMAR = "use names, numbers, texts, + - * / // %, comparisons, and, or, not"
 
 
@@ -40,7 +42,8 @@ class Formula:
         Raises `ConfigError`, without a place, for what the grammar does not have or a name that is not there.
         """
         self._condition = Condition(text, names)
-        self.text = text
+        self.text = _shown(text)
+        """The formula in errors."""
 
     @property
     def names(self) -> set[str]:
@@ -69,11 +72,12 @@ class Condition:
 
         Raises `ConfigError`, without a place, for what the grammar does not have or a name that is not there.
         """
-        self.text = text
+        self.text = _shown(text)
+        """The condition in errors."""
         try:
             self._tree = ast.parse(text.strip(), mode="eval").body
         except (SyntaxError, ValueError, RecursionError, MemoryError):
-            raise ConfigError(f"'{text}' cannot be read; {GRAMMAR}") from None
+            raise ConfigError(f"'{self.text}' cannot be read; {GRAMMAR}") from None
         self.names: set[str] = set()
         """Names that it holds."""
         self._check(self._tree, names)
@@ -97,16 +101,24 @@ class Condition:
             name = ast.unparse(node)
             if name not in names:
                 near = did_you_mean(name, names) or f"; names: {' '.join(names)}"
-                raise ConfigError(f"'{self.text}' names {name}, which is no axis and no fixed value{near}")
+                raise ConfigError(
+                    f"'{self.text}' names {_shown(name)}, which is no axis and no fixed value{near}"
+                )
             self.names.add(name)
             return
         if isinstance(node, ast.Constant) and isinstance(node.value, int | float | str):
             return
         if not _known(node):
-            raise ConfigError(f"'{self.text}' holds '{ast.unparse(node)}', which is not allowed; {GRAMMAR}")
+            part = _shown(ast.unparse(node))
+            raise ConfigError(f"'{self.text}' holds '{part}', which is not allowed; {GRAMMAR}")
         for child in ast.iter_child_nodes(node):
             if isinstance(child, ast.expr):
                 self._check(child, names)
+
+
+def _shown(text: str) -> str:
+    """Return a text as it stands in an error, where a long one is cut."""
+    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 3]}..."
 
 
 def _known(node: ast.expr) -> bool:

@@ -171,6 +171,22 @@ def test_a_wrong_value_that_needs_no_source(write: Write, body: str, expected: s
         ("schema: npusim.chip/1\nextends: toy\n", ["mine.yaml:1: name: required, but missing"]),
         ("name: mine\nextends: toy\n", ["mine.yaml:1: schema: required, but missing"]),
         (
+            "name: mine\n",
+            [
+                "mine.yaml:1: schema: required, but missing",
+                "mine.yaml:1: description, clock_mhz, numerics and 12 more: required, but missing",
+            ],
+        ),
+        (
+            "clock_mhz: 3\n",
+            [
+                "mine.yaml:1: schema: required, but missing",
+                "mine.yaml:1: name: required, but missing",
+                "mine.yaml:1: description, numerics, cores and 11 more: required, but missing",
+                "mine.yaml:1: no source for clock_mhz; list them in sources",
+            ],
+        ),
+        (
             "# a chip\nschema: npusim.chip/2\nname: 3\nextends: toy\n",
             [
                 "mine.yaml:2: schema: must be npusim.chip/1, got text 'npusim.chip/2'",
@@ -259,6 +275,19 @@ def test_a_file_that_cannot_be_read(write: Write, monkeypatch: pytest.MonkeyPatc
     assert message(write("")) == "mine.yaml: cannot be read: permission denied"
 
 
+CHIPS = (
+    "chips: ascend-310 ascend-310p ascend-910a ascend-910b1 ascend-910b2 ascend-910b3 ascend-910b4 "
+    "ascend-910c ascend-950pr toy"
+)
+
+
+def test_a_long_list_of_chips_is_cut(write: Write) -> None:
+    for number in range(5):
+        write("", name=f"configs/a{number}.yaml")
+    names = CHIPS.removesuffix(" ascend-910c ascend-950pr toy").replace("chips: ", "chips: a0 a1 a2 a3 a4 ")
+    assert message("quantum") == f"no chip named 'quantum'; {names} ..."
+
+
 @pytest.mark.parametrize(
     ("name", "expected"),
     [
@@ -266,9 +295,9 @@ def test_a_file_that_cannot_be_read(write: Write, monkeypatch: pytest.MonkeyPatc
         ("configs/ascend-910b5.yaml", "configs/ascend-910b5.yaml: no such file; did you mean ascend-910b4?"),
         ("./toyy.yml", "toyy.yml: no such file; did you mean toy?"),
         ("toyy", "no chip named 'toyy'; did you mean toy?"),
-        ("quantum", "no chip named 'quantum'"),
-        ("", "no chip named ''"),
-        ("a\0b", "no chip named 'a\\x00b'"),
+        ("quantum", f"no chip named 'quantum'; {CHIPS}"),
+        ("", f"no chip named ''; {CHIPS}"),
+        ("a\0b", f"no chip named 'a\\x00b'; {CHIPS}"),
         ("a\0b.yaml", "'a\\x00b.yaml': no such file"),
     ],
 )

@@ -47,6 +47,12 @@ def test_a_path_is_a_path(write: Write, folder: Path) -> None:
     assert load_chip("mine.yml").hbm.size_gib == 8
 
 
+CHIPS = (
+    "chips: ascend-310 ascend-310p ascend-910a ascend-910b1 ascend-910b2 ascend-910b3 ascend-910b4 "
+    "ascend-910c ascend-950pr toy"
+)
+
+
 def test_a_path_object_is_never_a_name(folder: Path) -> None:
     with pytest.raises(ConfigError, match=r"^toy: no such file; did you mean toy\?$"):
         load_chip(Path("toy"))
@@ -61,7 +67,7 @@ def test_a_name_in_configs_comes_before_a_shipped_one(write: Write) -> None:
 
 def test_a_name_is_not_looked_up_in_the_working_folder(write: Write) -> None:
     write("", name="mine.yaml")
-    assert message("mine") == "no chip named 'mine'"
+    assert message("mine") == f"no chip named 'mine'; {CHIPS}"
 
 
 def test_the_default_chip() -> None:
@@ -226,7 +232,7 @@ def test_a_name_means_a_file_beside_the_one_that_extends_it_first(write: Write) 
     [
         ("toi", "no chip named 'toi'; did you mean toy? (mine.yaml -> toi)"),
         ("./nope.yaml", "nope.yaml: no such file (mine.yaml -> ./nope.yaml)"),
-        ("mine", "no other chip named 'mine' (mine.yaml -> mine)"),
+        ("mine", f"no other chip named 'mine'; {CHIPS} (mine.yaml -> mine)"),
         ("./mine.yaml", "chips extend each other in a circle (mine.yaml -> ./mine.yaml)"),
         ("[toy]", "must be the name or the path of a chip, got a list"),
         ("3", "must be the name or the path of a chip, got 3"),
@@ -240,7 +246,7 @@ def test_a_parent_that_cannot_be_had(write: Write, extends: str, expected: str) 
 
 def test_a_chip_is_not_suggested_to_itself(write: Write) -> None:
     write("", name="configs/mine.yaml", header=header("mine", "mine"))
-    expected = "no other chip named 'mine' (configs/mine.yaml -> mine)"
+    expected = f"no other chip named 'mine'; {CHIPS} (configs/mine.yaml -> mine)"
     assert message("mine") == f"configs/mine.yaml:3: extends: {expected}"
 
 
@@ -254,7 +260,8 @@ def test_a_circle_of_three_names_all(write: Write) -> None:
 def test_a_missing_grandparent_names_the_chain(write: Write) -> None:
     write("", name="configs/a.yaml", header=header("a", "b"))
     write("", name="configs/b.yaml", header=header("b", "zzz"))
-    expected = "no chip named 'zzz' (configs/a.yaml -> configs/b.yaml -> zzz)"
+    known = CHIPS.replace("chips: ", "chips: a ").replace(" toy", " b toy")
+    expected = f"no chip named 'zzz'; {known} (configs/a.yaml -> configs/b.yaml -> zzz)"
     assert message("a") == f"configs/b.yaml:3: extends: {expected}"
 
 

@@ -125,6 +125,10 @@ def test_keys_change_with_all_that_changes_a_row(folder):
 WRONG = {
     "": "few.yaml:1: the file is empty; a space is a mapping with schema, program and axes",
     "- 1": "few.yaml:1: a space must be a mapping, got a list",
+    "schema: npusim.sweep/1\nprogram: few.py:copy\nparams: &p {n: 64}\naxes: *p": (
+        "few.yaml:4: axes: aliases are not supported; repeat the values; "
+        "axes that move together are listed in zip"
+    ),
     "program: few.py": "few.yaml:1: schema: required, but missing; begin with `schema: npusim.sweep/1`",
     "schema: npusim.sweep/2": "few.yaml:1: schema: must be npusim.sweep/1, got text 'npusim.sweep/2'",
     "schema: npusim.sweep/1\naxis: {}": (
@@ -245,6 +249,23 @@ def test_a_condition_that_cannot_be_read(text):
     with pytest.raises(ConfigError) as caught:
         Condition(text, ["a"])
     assert str(caught.value) == f"'{text}' cannot be read; {GRAMMAR}"
+
+
+LONG = "program.n > 0 and " * 1000 + "program.n"
+
+
+@pytest.mark.parametrize(
+    ("where", "message"),
+    [
+        (f"{LONG} >", f"cannot be read; {GRAMMAR}"),
+        (f"{LONG} ** 2", f"holds 'program.n ** 2', which is not allowed; {GRAMMAR}"),
+        (f"[{'1, ' * 9000}]", f"holds '[{'1, ' * 25}1...', which is not allowed; {GRAMMAR}"),
+        (f"{LONG}k", "names program.nk, which is no axis and no fixed value; did you mean program.n?"),
+    ],
+)
+def test_a_long_condition_is_cut(folder, where, message):
+    text = f"schema: npusim.sweep/1\nprogram: few.py:copy\nchips: [toy]\nwhere: '{where}'\n"
+    assert error_of(folder, text) == f"few.yaml:4: where: '{where[:77]}...' {message}"
 
 
 @pytest.mark.parametrize(
