@@ -13,14 +13,25 @@ from npusim.units import KIB
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+_PERCENT = "occupied, %"
+_HALF = 50.0
+"""Percent of a buffer below which the colours show what is used, not the whole."""
+
 
 def buffers(found: Occupancy, ax: Axes) -> Axes:
-    """Draw the percent of every buffer that holds data which is still read, over time."""
+    """Draw the percent of every buffer that holds data which is still read, over time.
+
+    The name of a buffer says how much of it is occupied at most. The darkest colour is the whole buffer, or
+    where no buffer is ever half full, what the fullest one holds.
+    """
+    shares = {name: 100 * values / found.sizes[name] for name, values in found.buffers.items()}
+    peaks = {name: float(values.max(initial=0.0)) for name, values in shares.items()}
     rows = {
-        f"{name}, {found.sizes[name] // KIB} KiB": 100 * values / found.sizes[name]
-        for name, values in found.buffers.items()
+        f"{name}, {found.sizes[name] // KIB} KiB, up to {peaks[name]:.3g}%": values
+        for name, values in shares.items()
     }
-    return _strips(found, rows, ax, "occupied, %", 100.0)
+    most = max(peaks.values(), default=0.0)
+    return _strips(found, rows, ax, _PERCENT, most if 0 < most < _HALF else 100.0)
 
 
 def queues(found: Occupancy, ax: Axes) -> Axes:
@@ -40,7 +51,7 @@ def _strips(found: Occupancy, rows: dict[str, Array], ax: Axes, unit: str, most:
         )
         drawn.set_rasterized(True)
         ax.get_figure().colorbar(  # type: ignore[union-attr]  # axes in a figure
-            drawn, ax=ax, label=unit, pad=0.02, ticks=MaxNLocator(5, integer=True)
+            drawn, ax=ax, label=unit, pad=0.02, ticks=MaxNLocator(5, integer=most >= 5 or unit != _PERCENT)
         )
     ax.hlines(np.arange(1, len(rows)), us[0], us[-1], color="0.8", linewidth=0.6)
     ax.set_yticks(np.arange(len(rows)) + 0.5, list(rows))

@@ -41,7 +41,7 @@ _UNITS = {
     "_ns": "ns",
     "_us": "µs",
 }
-_LETTER = 0.07
+_LETTER = 0.065
 """Inches of a letter of a tick."""
 _LOG = 8
 """Ratio of ends from which on a scale is logarithmic."""
@@ -183,7 +183,7 @@ def _map(grid: Grid, ax: Axes) -> None:
     norm = (LogNorm if _wide(known.tolist()) else Normalize)(known.min(), known.max())
     drawn = ax.pcolormesh(grid.values, cmap="cividis_r", norm=norm, edgecolors="white", linewidth=0.3)
     width, height = ax.get_figure().get_size_inches()  # type: ignore[union-attr]  # axes in a figure
-    wide = max(len(_short(v)) for v in grid.xs) + 2
+    wide = max(len(_short(v)) for v in grid.xs) + 1
     for axis, values, room in (
         (ax.xaxis, grid.xs, int((width - 1.8) / (wide * _LETTER))),
         (ax.yaxis, grid.bys, int((height - 1.2) / (2 * _LETTER))),

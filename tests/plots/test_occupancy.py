@@ -128,12 +128,16 @@ def test_strips():
     np.testing.assert_allclose(
         np.asarray(above.collections[0].get_array()).ravel(), 100 * found.buffers["core0.vec0.UB"] / size
     )
-    assert [t.get_text() for t in above.get_yticklabels()] == [f"core0.vec0.UB, {size // 1024} KiB"]
+    peak = 100 * found.buffers["core0.vec0.UB"].max() / size
+    assert [t.get_text() for t in above.get_yticklabels()] == [
+        f"core0.vec0.UB, {size // 1024} KiB, up to {peak:.3g}%"
+    ]
+    assert above.collections[0].get_clim() == (0, pytest.approx(peak)), "two of 64 KiB are not white"
     assert [t.get_text().split(",")[0] for t in below.get_yticklabels()] == list(found.queues)
     assert above.get_xlabel() == below.get_xlabel() == "time, µs"
     bars = above.get_figure().axes[2:]
     assert [a.get_ylabel() for a in bars] == ["occupied, %", "instructions"]
-    assert all(tick == round(tick) for a in bars for tick in a.get_yticks())  # there is no half instruction
+    assert all(tick == round(tick) for tick in bars[1].get_yticks())  # there is no half instruction
 
 
 def test_what_was_not_kept():
@@ -143,3 +147,15 @@ def test_what_was_not_kept():
         occupancy(simulate(two, "toy", timing_only=True))
     with pytest.raises(ConfigError, match=r"^core0\.vec9: no such core in this run"):
         occupancy(simulate(two, "toy", timing_only=True, spans=True), ["core0.vec9"])
+
+
+@pytest.mark.parametrize(
+    ("share", "top"), [(0.02, 2.0), (0.49, 49.0), (0.5, 100.0), (1.0, 100.0), (0.0, 100.0)]
+)
+def test_colours_show_what_is_used_where_it_is_little(share, top):
+    found = occupancy(simulate(two, "toy", timing_only=True, spans=True), bins=20)
+    found.buffers["core0.vec0.UB"] = np.linspace(0, share * found.sizes["core0.vec0.UB"], 20)
+    ax = Figure().add_subplot()
+    buffers(found, ax)
+    assert ax.collections[0].get_clim() == (0, pytest.approx(top))
+    assert ax.get_yticklabels()[0].get_text().endswith(f", up to {100 * share:.3g}%")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
@@ -21,6 +22,7 @@ from npusim.plots.traffic import bandwidth, hit_rate
 from npusim.program.core import CoreKind
 from npusim.report.component_model import Component, Part
 from npusim.report.components import LATENCY, MEMORY, Components
+from npusim.report.rates import rates
 from npusim.report.timeline import timeline
 
 CHIP = load_chip("ascend-910b4")
@@ -384,12 +386,29 @@ def test_bandwidth_adds_up_to_the_traffic(report, ax):
     assert ax.lines[0].get_ydata()[0] == pytest.approx(640.0)
 
 
+def test_what_main_memory_sustains_is_a_line_where_traffic_comes_near(report, ax):
+    most = 1.5 * max(rates(timeline(report), 200).read.max(), rates(timeline(report), 200).write.max())
+    for limit in (most, 1.9 * most / 1.5):
+        ax.clear()
+        bandwidth(replace(timeline(report), hbm_bytes_per_cycle=limit / 1.5), ax)
+        (line,) = ax.lines
+        assert line.get_ydata()[0] == pytest.approx(limit)
+        assert line.get_label() == f"main memory sustains {limit:,.4g}"
+        assert ax.get_ylim()[1] > limit
+    ax.clear()
+    bandwidth(replace(timeline(report), hbm_bytes_per_cycle=100 * most / 1.5), ax)
+    (line,) = ax.lines
+    assert line.get_label() == f"main memory sustains {100 * most:,.4g}"
+    assert len(line.get_xdata()) == 0, "words without a line"
+    assert most < ax.get_ylim()[1] < 2 * most, "the scale is that of the data"
+
+
 def test_hit_rate_is_a_share(report, ax):
     hit_rate(timeline(report), ax)
     values = ax.patches[0].get_data()[0]
     known = values[~np.isnan(values)]
     assert 0 <= known.min() <= known.max() <= 100 + 1e-6
-    assert ax.get_ylabel() == "bytes that hit L2, %"
+    assert ax.get_ylabel() == "L2 hits, %"
 
 
 # ---- style and files ---------------------------------------------------------------------------------------

@@ -133,6 +133,9 @@ def test_a_map_labels_its_first_and_last_column(ax, count):
     if count == 9:
         assert words == [str(x) for x in range(1, 10)]
     assert (words[0], words[-1]) == ("1", str(count))
+    ax.get_figure().draw_without_rendering()
+    boxes = [t.get_window_extent() for t in ax.get_xticklabels()]
+    assert not any(a.overlaps(b) for a, b in itertools.pairwise(boxes))
     assert ax.get_xticks()[-1] == count - 0.5
     assert [t.get_text() for t in ax.get_yticklabels()] == [str(y) for y in range(1, 9)]
 
