@@ -19,6 +19,7 @@ from ._cube_scan import BlockScan, RowScan
 from ._kept import Body, Kept
 from ._multi_core import Exchange, Padding, Part, first_carry, l2_elements, parts, span
 from ._prefix_sum import multi_core_sums
+from ._share import ai_cores
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,7 +64,7 @@ class Scan:
         limit = l2_elements(k.chip, x.dtype.size + y.dtype.size) if l2_split else None
         self.stretches = parts(x.size, tile, limit)
         most = max(part.tiles for part in self.stretches)
-        self.blocks = min(cores or k.chip.cores.cube, most)
+        self.blocks = min(ai_cores(k, cores), most)
         self.per_block = k.chip.cores.vector_per_cube
         self.vectors = self.blocks * self.per_block
         self.sums = k.workspace("sums", (self.vectors,), y.dtype)

@@ -21,7 +21,9 @@ def vector_cores(chip: Chip, name: str, cores: int) -> int:
     """
     there = chip.cores.cube * chip.cores.vector_per_cube
     if cores > there:
-        raise ConfigError(f"{name}: cores={cores}: {chip.name} has {there} vector cores; use 0 for all")
+        raise ConfigError(
+            f"{name}: cores={cores}: {chip.name} has {there} vector cores; leave it out for all"
+        )
     return cores or there
 
 
@@ -36,6 +38,19 @@ def ai_cores(k: Builder, cores: int | None) -> int:
             f"{k.program.name}: cores={cores}: {k.chip.name} has {there} AI cores; leave it out for all"
         )
     return cores or there
+
+
+def check_measured(k: Builder, cores: int, *, vector: bool) -> None:
+    """Raise `ConfigError` where a measurement is to run on more cores at once than the chip has: cores of the
+    vector kind, or AI cores, which cores that are coupled count as.
+    """
+    kind, there = "AI", k.chip.cores.cube
+    if vector and not k.chip.coupled:
+        kind, there = "vector", there * k.chip.cores.vector_per_cube
+    if cores > there:
+        raise ConfigError(
+            f"{k.program.name}: cores={cores}: {k.chip.name} has {there} {kind} cores; use {there} or fewer"
+        )
 
 
 def shares(n: int, size: int, cores: int) -> list[range]:

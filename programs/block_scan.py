@@ -14,6 +14,7 @@ from npusim.units import ceil_div
 from ._cube_scan import BlockScan
 from ._multi_core import span
 from ._prefix_sum import UNIT, elements, local_sums, row_rounding, saturated, sizes
+from ._share import ai_cores
 
 
 @program
@@ -37,7 +38,7 @@ def block_scan(
     strict = k.constant("strict", np.tril(np.ones((s, s), np.float16), -1))
     tile = s * s
     tiles = ceil_div(n, tile)
-    blocks = min(cores or k.chip.cores.cube, tiles)
+    blocks = min(ai_cores(k, cores), tiles)
 
     def cube(c: Kernel) -> Iterator[isa.Instruction]:
         scan = BlockScan(c, s, upper, strict)

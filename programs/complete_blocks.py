@@ -15,6 +15,7 @@ from ._carries import Pieces, Steps
 from ._kept import Kept
 from ._multi_core import Exchange, first_carry, span
 from ._prefix_sum import completed_sums, elements, sizes
+from ._share import ai_cores
 
 
 @program
@@ -35,7 +36,7 @@ def complete_blocks(
     """
     half = s * s // 2
     tiles = ceil_div(n, 2 * half)
-    vectors = k.chip.cores.vector_per_cube * min(cores or k.chip.cores.cube, tiles)
+    vectors = k.chip.cores.vector_per_cube * min(ai_cores(k, cores), tiles)
     x = k.input("x", (n,), dtype, elements(dtype, n))
     r = k.input("r", (vectors,), dtype, elements(dtype, vectors))
     y = k.output("y", (n,), dtype)

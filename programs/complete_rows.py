@@ -15,6 +15,7 @@ from ._carries import Pieces, Steps
 from ._kept import Kept
 from ._multi_core import Exchange, first_carry, span
 from ._prefix_sum import completed_sums, elements, sizes
+from ._share import ai_cores
 
 
 @program
@@ -36,7 +37,7 @@ def complete_rows(
     half = s * s // 2
     tiles = ceil_div(n, 2 * half)
     per_block = k.chip.cores.vector_per_cube
-    vectors = per_block * min(cores or k.chip.cores.cube, tiles)
+    vectors = per_block * min(ai_cores(k, cores), tiles)
     x = k.input("x", (n,), dtype, elements(dtype, n))
     r = k.input("r", (vectors,), dtype, elements(dtype, vectors))
     y = k.output("y", (n,), dtype)

@@ -17,6 +17,7 @@ from npusim.isa.dtype import element_type, float_limits
 from ._gemm import Blocking, BOrder, Order, schedule
 from ._gemm_stream import FixpipeDrain, VectorDrain, product_stream
 from ._kept import Kept
+from ._share import ai_cores
 
 RESULTS = {
     "float16": ("float16", "float32", "bfloat16"),
@@ -92,12 +93,11 @@ def gemm(
         together=together,
     )
     cut.check(chip, l1_buffers, l0_buffers)
-    if cores > chip.cores.cube:
-        raise ConfigError(f"gemm: cores={cores}, but {chip.name} has {chip.cores.cube}")
+    most = ai_cores(build, cores)
     work = schedule(
         cut.rows,
         cut.columns,
-        cores or chip.cores.cube,
+        most,
         order,
         grid_m=grid_m,
         band=band,

@@ -15,6 +15,8 @@ from pydantic import Field, PositiveInt
 from npusim import Builder, Expected, Kernel, Pipe, isa, program
 from npusim.errors import ConfigError
 
+from ._share import check_measured
+
 LANES = 16
 """Rows and columns of a fractal of halves, and of a result."""
 Path = Literal["l1_to_l0a", "l1_to_l0b", "vector_move", "vector_move_cast"]
@@ -48,6 +50,7 @@ def path_repeat(
             f"path_repeat: nbytes={nbytes} must be whole fractals of {unit} bytes, and at most "
             f"{rows * width:,} on {k.chip.name}"
         )
+    check_measured(k, cores, vector=False)
     moved = nbytes // width
     x = k.input("x", (2, rows, LANES), "float16")
     one = k.constant("one", np.eye(LANES, dtype=np.float16))
@@ -146,6 +149,7 @@ def cube_repeat(
     rows = blocks * LANES
     if rows > room:
         raise ConfigError(f"cube_repeat: blocks={blocks} must be at most {room // LANES} on {k.chip.name}")
+    check_measured(k, cores, vector=False)
     a, b = k.input("a", (room, LANES), "float16"), k.input("b", (2, LANES, LANES), "float16")
     y = k.output("y", (cores, room, LANES), "float32")
 
@@ -202,6 +206,7 @@ def bus_share(
         raise ConfigError(
             f"bus_share: nbytes={nbytes} must fit UB of {k.chip.name} twice; use smaller pieces"
         )
+    check_measured(k, cores, vector=True)
     loads, stores = (count if moves in ("both", name) else 1 for name in ("loads", "stores"))
     x = k.input("x", (cores, loads, nbytes), "int8")
     s = k.input("s", (nbytes,), "int8")
@@ -241,6 +246,7 @@ def bus_share(
 @program
 def launch_empty(k: Builder, *, cores: PositiveInt = 1) -> None:
     """Start `cores` cores that have nothing to do but one scalar operation."""
+    check_measured(k, cores, vector=True)
 
     def stream(c: Kernel) -> Iterator[isa.Instruction]:
         yield isa.ScalarWork(count=1)

@@ -15,6 +15,7 @@ from npusim.units import ceil_div
 from ._cube_scan import RowScan
 from ._multi_core import span
 from ._prefix_sum import ACCUMULATOR, UNIT, elements, local_sums, saturated, sizes
+from ._share import ai_cores
 
 
 @program
@@ -39,7 +40,7 @@ def row_scan(
     lower = k.constant("lower", np.tril(np.ones((s, s), x.dtype.np)))
     tile = s * s
     tiles = ceil_div(n, tile)
-    blocks = min(cores or k.chip.cores.cube, tiles)
+    blocks = min(ai_cores(k, cores), tiles)
 
     def cube(c: Kernel) -> Iterator[isa.Instruction]:
         rows = RowScan(c, s, lower, y.dtype)

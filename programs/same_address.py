@@ -95,7 +95,9 @@ def _cores(k: Builder, name: str, to: Destination, cores: int) -> int:
         return vector_cores(k.chip, name, cores)
     there = k.chip.cores.cube
     if cores > there:
-        raise ConfigError(f"{name}: cores={cores}: {k.chip.name} has {there} cube cores; use 0 for all")
+        raise ConfigError(
+            f"{name}: cores={cores}: {k.chip.name} has {there} cube cores; leave it out for all"
+        )
     return cores or there
 
 

@@ -17,6 +17,7 @@ from ._cube_scan import READY, TAKEN, RowScan
 from ._kept import Kept
 from ._multi_core import first_carry, span
 from ._prefix_sum import ACCUMULATOR, chain_bound, elements, exact_sums, row_rounding, saturated
+from ._share import ai_cores
 from ._whole_tiles import add_carries, pieces, sum_tiles
 
 Algorithm = Literal["scan_u", "scan_ul1"]
@@ -55,7 +56,7 @@ def scan_batch(
     make = elements(dtype, size)
     x = k.input("x", (batch, length), dtype, lambda generator: make(generator).reshape(batch, length))
     y = k.output("y", (batch, length), ACCUMULATOR[dtype])
-    most = cores or k.chip.cores.cube
+    most = ai_cores(k, cores)
     if algorithm == "scan_ul1":
         _whole_tiles(k, x, y, s, most)
     elif length <= s:

@@ -11,6 +11,7 @@ from pydantic import Field, PositiveInt
 from npusim import Builder, Expected, program
 
 from ._inner import InnerBuilder
+from ._share import ai_cores
 from ._split import Generation, Side
 from ._topp import Theta, sizes
 from ._topp_cut import check_probabilities, expected_sample, probabilities, sample_sorted
@@ -69,7 +70,7 @@ def topp(
         p=p,
         theta=theta,
         piece=s * s // 2,
-        blocks=(cores or k.chip.cores.cube) * k.chip.cores.vector_per_cube,
+        blocks=ai_cores(k, cores) * k.chip.cores.vector_per_cube,
     )
 
     @k.reference

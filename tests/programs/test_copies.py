@@ -169,8 +169,8 @@ TOO_MUCH = r"bytes take {} bytes of the 196,608 of ub on ascend-910b1 with"
 @pytest.mark.parametrize(
     ("name", "chip", "params", "message"),
     [
-        ("copy", TOY, {"cores": 3}, r"copy: cores=3: toy has 2 vector cores; use 0 for all"),
-        ("cast", TOY, {"cores": 3}, r"cast: cores=3: toy has 2 vector cores; use 0 for all"),
+        ("copy", TOY, {"cores": 3}, r"copy: cores=3: toy has 2 vector cores; leave it out for all"),
+        ("cast", TOY, {"cores": 3}, r"cast: cores=3: toy has 2 vector cores; leave it out for all"),
         ("add", TOY, {"cores": -1}, r"add: cores=-1: input should be greater than or equal to 0"),
         (
             "copy",

@@ -294,7 +294,7 @@ WRONG = [
         {"bm": 256, "bk": 16},
         "262,144 bytes of l0c needed, 131,072 available on ascend-910b1; use smaller bm, bn",
     ),
-    ("ascend-910b1", {"cores": 25}, "cores=25, but ascend-910b1 has 24"),
+    ("ascend-910b1", {"cores": 25}, "cores=25: ascend-910b1 has 24 AI cores; leave it out for all"),
     ("ascend-910b1", {"grid_m": 5}, "grid_m=5 does not divide the 24 cores"),
     (
         "ascend-910b1",

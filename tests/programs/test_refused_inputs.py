@@ -184,9 +184,18 @@ def test_inputs_of_another_type(refused, name, known):
         assert text == f"{name}: input x is {kind}, but must be {known}; convert it"
 
 
-@pytest.mark.parametrize(
-    "name", ["split", "compress", "radix_sort", "topk", "weighted_sample", "seg_scan", "spmv"]
-)
+MEASUREMENTS = {"path_repeat": "AI", "cube_repeat": "AI", "bus_share": "vector", "launch_empty": "vector"}
+ON_VECTORS = {"add", "cast", "copy", "same_address", "read_tiles", "scan_batch_vec", "sort_vec", "topk_vec"}
+ON_VECTORS |= {"topp_vec"}
+ON_SOME = [name for name, maker in shipped_programs().items() if "cores" in maker.parameters()]
+
+
+@pytest.mark.parametrize("name", ON_SOME)
 def test_more_cores_than_there_are(refused, name):
-    text = refused(name, cores=3)
-    assert text == f"{name}: cores=3: {DEVICE.name} has 2 AI cores; leave it out for all"
+    kind = MEASUREMENTS.get(name, "vector" if name in ON_VECTORS else "AI")
+    there = 4 if kind == "vector" else 2
+    step = f"use {there} or fewer" if name in MEASUREMENTS else "leave it out for all"
+    assert find_program(name).build(DEVICE, {"cores": there}).launches
+    for cores in (there + 1, 99):
+        text = refused(name, cores=cores)
+        assert text == f"{name}: cores={cores}: {DEVICE.name} has {there} {kind} cores; {step}"

@@ -69,8 +69,8 @@ def test_a_slice_that_fits_the_cache_is_read_from_main_memory_once():
 @pytest.mark.parametrize(
     ("to", "cores", "message"),
     [
-        ("ub", 3, "cores=3: toy has 2 vector cores; use 0 for all"),
-        ("l1", 2, "cores=2: toy has 1 cube cores; use 0 for all"),
+        ("ub", 3, "cores=3: toy has 2 vector cores; leave it out for all"),
+        ("l1", 2, "cores=2: toy has 1 cube cores; leave it out for all"),
     ],
 )
 @pytest.mark.parametrize("name", ["same_address", "read_tiles"])

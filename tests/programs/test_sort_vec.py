@@ -99,4 +99,4 @@ def test_time_without_values_is_near_that_of_random_keys():
 def test_what_does_not_fit():
     with pytest.raises(ConfigError) as caught:
         simulate("sort_vec", DEVICE, cores=99)
-    assert str(caught.value) == ("sort_vec: cores=99: ascend-910b4 has 4 vector cores; use 0 for all")
+    assert str(caught.value) == ("sort_vec: cores=99: ascend-910b4 has 4 vector cores; leave it out for all")

@@ -194,7 +194,7 @@ def test_what_are_no_probabilities(name):
         ("topp", {"p": 1.5}, "topp: p=1.5: input should be less than or equal to 1"),
         ("topp", {"theta": 1}, "topp: theta=1: input should be less than 1"),
         ("topp", {"dtype": "float32"}, "topp: dtype=float32: input should be 'float16'"),
-        ("topp_vec", {"cores": 41}, "topp_vec: cores=41: {chip} has 4 vector cores; use 0 for all"),
+        ("topp_vec", {"cores": 41}, "topp_vec: cores=41: {chip} has 4 vector cores; leave it out for all"),
     ],
 )
 def test_what_does_not_fit(name, params, expected):

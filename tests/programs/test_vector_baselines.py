@@ -75,7 +75,7 @@ def test_cores_share_the_rows():
         (
             "scan_batch_vec",
             {"cores": 5},
-            "scan_batch_vec: cores=5: ascend-910b4 has 4 vector cores; use 0 for all",
+            "scan_batch_vec: cores=5: ascend-910b4 has 4 vector cores; leave it out for all",
         ),
         (
             "compress_scalar",
