@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+
 import ml_dtypes
 import numpy as np
 import pytest
@@ -91,6 +93,17 @@ def test_arrays_need_the_type_and_the_shape():
             make_inputs(built, 0, {"a": np.zeros(shape, np.float16)})
         rule = "but 2 dimensions are needed, as in (4, 2); reshape it"
         assert str(caught.value) == f"declared: input a has shape {shape}, {rule}"
+
+
+def test_made_numbers_that_the_type_does_not_hold_are_infinities():
+    built = declared(
+        lambda k: k.input("a", (2,), "float16", lambda _: np.array([1e9, -1e9])),
+        lambda k: k.input("b", (2,), "float16", lambda _: np.array([1e9, -1e9]).astype(np.float16)),
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        arrays = make_inputs(built, 0)
+    assert arrays["a"].tolist() == arrays["b"].tolist() == [np.inf, -np.inf]
 
 
 def copying(n, dtype):
