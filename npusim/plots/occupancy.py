@@ -27,7 +27,7 @@ def buffers(found: Occupancy, ax: Axes) -> Axes:
     shares = {name: 100 * values / found.sizes[name] for name, values in found.buffers.items()}
     peaks = {name: float(values.max(initial=0.0)) for name, values in shares.items()}
     rows = {
-        f"{name}, {found.sizes[name] // KIB} KiB, up to {peaks[name]:.3g}%": values
+        f"{name}, ≤ {peaks[name]:.3g}% of {found.sizes[name] // KIB} KiB": values
         for name, values in shares.items()
     }
     most = max(peaks.values(), default=0.0)

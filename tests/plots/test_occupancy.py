@@ -130,7 +130,7 @@ def test_strips():
     )
     peak = 100 * found.buffers["core0.vec0.UB"].max() / size
     assert [t.get_text() for t in above.get_yticklabels()] == [
-        f"core0.vec0.UB, {size // 1024} KiB, up to {peak:.3g}%"
+        f"core0.vec0.UB, ≤ {peak:.3g}% of {size // 1024} KiB"
     ]
     assert above.collections[0].get_clim() == (0, pytest.approx(peak)), "two of 64 KiB are not white"
     assert [t.get_text().split(",")[0] for t in below.get_yticklabels()] == list(found.queues)
@@ -158,4 +158,4 @@ def test_colours_show_what_is_used_where_it_is_little(share, top):
     ax = Figure().add_subplot()
     buffers(found, ax)
     assert ax.collections[0].get_clim() == (0, pytest.approx(top))
-    assert ax.get_yticklabels()[0].get_text().endswith(f", up to {100 * share:.3g}%")
+    assert ax.get_yticklabels()[0].get_text().startswith(f"core0.vec0.UB, ≤ {100 * share:.3g}% of ")
