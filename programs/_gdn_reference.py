@@ -7,6 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from npusim import Expected
+from npusim.isa.dtype import float_limits
 
 from ._gdn import Shape
 
@@ -14,6 +15,7 @@ _MARGIN = 4
 """Units of rounding, relative to sums of absolute values, that results may be off."""
 
 
+@np.errstate(over="ignore", invalid="ignore")  # a state that grows without bound leaves float64, too
 def recurrent(
     inputs: Mapping[str, np.ndarray], shape: Shape, unit: float, *, gate: bool
 ) -> dict[str, Expected]:
@@ -22,8 +24,8 @@ def recurrent(
     For every token S = a S + k (beta (v - a S^T k))^T and o = S^T q with a = exp(g). A result may be off by
     4 units of rounding (half the epsilon of the element type) of what it would be if nothing in the sums
     that make it cancelled: absolute values of queries, keys, values and what the state knew of them. Nothing
-    is compared for a head of a sequence in which some input is not finite: products of chunks carry NaN and
-    infinities to tokens before theirs.
+    is compared for a head of a sequence in which some input is not finite, or in which such sums of absolute
+    values leave the element type: products of chunks carry NaN and infinities to tokens before theirs.
     """
     given = {name: array.astype(np.float64) for name, array in inputs.items()}
     group = shape.heads // shape.key_heads
@@ -36,8 +38,10 @@ def recurrent(
     outputs = np.zeros(v.shape)
     reach = np.zeros(v.shape)
     finals, final_reach = [], []
+    largest = float(float_limits(inputs["v"].dtype).max)
     start = 0
     for length in shape.lengths:
+        peak = np.zeros(shape.heads)
         state = np.zeros((shape.heads, shape.dk, shape.dv))
         size = np.zeros_like(state)
         for t in range(start, start + length):
@@ -50,6 +54,9 @@ def recurrent(
             size += np.abs(k[t])[:, :, None] * added[:, None, :]
             outputs[t] = np.einsum("hd,hde->he", q[t], state)
             reach[t] = np.einsum("hd,hde->he", np.abs(q[t]), size)
+            peak = np.maximum(peak, np.maximum(size.max(axis=(1, 2)), reach[t].max(axis=1)))
+        beyond = ~(peak <= largest)
+        reach[start : start + length, beyond] = size[beyond] = np.inf
         finals.append(state)
         final_reach.append(size)
         start += length
@@ -73,6 +80,6 @@ def _spread_lost(shape: Shape, *arrays: np.ndarray) -> None:
 
 
 def _expected(value: np.ndarray, error: np.ndarray) -> Expected:
-    """Return what to expect; nothing in particular where the recurrence is not finite."""
+    """Return what to expect; nothing in particular where the recurrence or its error is not finite."""
     lost = ~np.isfinite(value) | ~np.isfinite(error)
     return Expected(np.where(lost, 0, value), np.where(lost, np.inf, error + 1e-6))

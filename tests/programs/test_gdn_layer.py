@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+
 import numpy as np
 import pytest
 
@@ -146,6 +148,22 @@ def test_bad_parameters_are_refused(params, message):
     with pytest.raises(ConfigError) as raised:
         layer(**params)
     assert str(raised.value) == message
+
+
+@pytest.mark.parametrize(
+    ("name", "factor"), [("k", 3), ("k", 100), ("k", 60_000), ("v", 30_000), ("q", 60_000)]
+)
+def test_finite_inputs_whose_results_leave_the_type(name, factor):
+    """Of the first sequence nothing can be said, all of the second is compared."""
+    inputs = made_inputs(90, 5)
+    rows = inputs[name][:70].astype(np.float64) * factor
+    inputs[name][:70] = np.clip(rows, -65504, 65504)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        report = layer(inputs=inputs, lengths="70,20")
+    assert report.values.ok
+    assert report.values.not_compared == 2 * 70 * 32 + 2 * 16 * 32
+    assert report.values.tolerance < 0.1
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
