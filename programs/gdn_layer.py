@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from pydantic import PositiveInt
 
 from npusim import Builder, Expected, Kernel, Macro, isa, program
+from npusim.errors import ConfigError
 from npusim.isa.dtype import float_limits
 
 from ._gdn import Across, Down, Layer, Shape, Stage, lengths_of
@@ -115,12 +116,39 @@ def _launch_together(k: Builder, layer: Layer, overflow: Overflow, stages: list[
 
 
 @gdn_layer.from_inputs
-def sizes(inputs: Mapping[str, np.ndarray]) -> dict[str, object]:
-    """Return the parameters that the arrays decide; how tokens make sequences must be said."""
-    found: dict[str, object] = {}
+def sizes(inputs: Mapping[str, np.ndarray], given: Mapping[str, Any]) -> dict[str, object]:
+    """Return the parameters that the arrays decide; how tokens make sequences must be said.
+
+    Raises `ConfigError` where the sequences that are given have not the tokens of the arrays.
+    """
+    tokens = {inputs[name].shape[0] for name in ("q", "k", "v", "beta", "g") if name in inputs}
+    found = _sequences(tokens.pop(), given) if len(tokens) == 1 else {}
     if "k" in inputs:
         found |= {"key_heads": inputs["k"].shape[1], "key_dim": inputs["k"].shape[2]}
         found["dtype"] = inputs["k"].dtype.name
     if "v" in inputs:
         found |= {"heads": inputs["v"].shape[1], "value_dim": inputs["v"].shape[2]}
     return found
+
+
+def _sequences(tokens: int, given: Mapping[str, Any]) -> dict[str, object]:
+    """Return what is left to decide of `sequences` of `length` tokens where one of both is given."""
+    number, length = (str(given.get(n, gdn_layer.parameters()[n][1])) for n in ("sequences", "length"))
+    if not number.isdecimal() or not length.isdecimal() or int(number) * int(length) == 0:
+        return {}  # refused for itself
+    if given.get("lengths"):
+        shown = f"lengths={given['lengths']}"
+        words = str(given["lengths"]).split(",")
+        there = sum(int(word) for word in words) if all(w.strip().isdecimal() for w in words) else tokens
+    else:
+        shown, there = f"sequences={number} of length={length}", int(number) * int(length)
+        if "sequences" in given and "length" not in given and tokens % int(number) == 0:
+            return {"length": tokens // int(number)}
+        if "length" in given and "sequences" not in given and tokens % int(length) == 0:
+            return {"sequences": tokens // int(length)}
+    if there != tokens:
+        raise ConfigError(
+            f"gdn_layer: the inputs have {tokens} tokens, but {shown} have {there}; "
+            f"give lengths={tokens} for one sequence"
+        )
+    return {}

@@ -249,11 +249,17 @@ class ProgramMaker:
         paragraph = " ".join((inspect.getdoc(function) or "").partition("\n\n")[0].split())
         self.summary = re.split(r"(?<=\.)\s", paragraph, maxsplit=1)[0]
         self.model = _parameter_model(function, name)
-        self._infer: Callable[[Mapping[str, Array]], Mapping[str, Any]] | None = None
+        self._infer: Callable[..., Mapping[str, Any]] | None = None
+        self._infers_with_given = False
 
-    def from_inputs(self, function: Callable[[Mapping[str, Array]], Mapping[str, Any]]) -> Any:
-        """Declare which parameters the shapes and types of given inputs decide."""
+    def from_inputs(self, function: Callable[..., Mapping[str, Any]]) -> Any:
+        """Declare which parameters the shapes and types of given inputs decide.
+
+        The function takes the arrays by name and, where it has a second argument, the parameters that are
+        given.
+        """
         self._infer = function
+        self._infers_with_given = len(inspect.signature(function).parameters) > 1
         return function
 
     def parameters(self) -> dict[str, tuple[str, Any]]:
@@ -290,7 +296,7 @@ class ProgramMaker:
         missing = None
         if inputs and self._infer is not None:
             try:
-                inferred = self._inferred(inputs)
+                inferred = self._inferred(inputs, given)
             except KeyError as error:  # raised below, since another name may be a slip for this one
                 missing = error.args[0]
         for key, value in inferred.items():
@@ -314,20 +320,16 @@ class ProgramMaker:
             raise ConfigError(f"{self.name}: parameters follow from input {missing}; give it, too")
         return builder.program
 
-    def _inferred(self, inputs: Mapping[str, Array]) -> Mapping[str, Any]:
+    def _inferred(self, inputs: Mapping[str, Array], given: Mapping[str, Any]) -> Mapping[str, Any]:
         assert self._infer is not None
         try:
-            return self._infer(inputs)
+            return self._infer(inputs, given) if self._infers_with_given else self._infer(inputs)
         except KeyError:
             raise
-        except IndexError as error:
-            raise ConfigError(f"{self._no_parameters(inputs)} too few extents") from error
-        except (TypeError, ValueError, AttributeError) as error:
-            raise ConfigError(f"{self._no_parameters(inputs)} {error}") from error
-
-    def _no_parameters(self, inputs: Mapping[str, Array]) -> str:
-        shapes = ", ".join(f"{n} {a.dtype.name} of shape {a.shape}" for n, a in inputs.items())
-        return f"{self.name}: no parameters follow from the inputs ({shapes}):"
+        except (IndexError, TypeError, ValueError, AttributeError) as error:
+            shapes = ", ".join(f"{n} {a.dtype.name} of shape {a.shape}" for n, a in inputs.items())
+            rule = f"no parameters follow from the inputs ({shapes})"
+            raise ConfigError(f"{self.name}: {rule}: {error}") from error
 
     def validate(self, given: Mapping[str, Any]) -> dict[str, Any]:
         """Return the values of all parameters, defaults for those that are not given.

@@ -265,6 +265,20 @@ def test_inputs_decide_parameters():
     assert sized.build(TOY, {"n": "9"}, {"x": np.zeros(9, np.float16)}).params["n"] == 9
 
 
+def test_what_inputs_decide_may_depend_on_what_is_given():
+    @program
+    def cut(k: Builder, *, rows: int = 2, columns: int = 2) -> None:
+        k.input("x", (rows * columns,), "float32")
+
+    @cut.from_inputs
+    def _sizes(inputs, given):
+        return {"columns": inputs["x"].size // int(given.get("rows", 2))}
+
+    x = np.zeros(12, np.float32)
+    assert cut.build(TOY, {}, {"x": x}).params == {"rows": 2, "columns": 6}
+    assert cut.build(TOY, {"rows": "3"}, {"x": x}).params == {"rows": 3, "columns": 4}
+
+
 @pytest.mark.parametrize(
     ("params", "inputs", "expected"),
     [

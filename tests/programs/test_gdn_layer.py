@@ -166,6 +166,31 @@ def test_finite_inputs_whose_results_leave_the_type(name, factor):
     assert report.values.tolerance < 0.1
 
 
+@pytest.mark.parametrize(
+    ("params", "shown"),
+    [
+        ({}, "sequences=2 of length=160 have 320"),
+        ({"length": 35, "sequences": "3"}, "sequences=3 of length=35 have 105"),
+        ({"sequences": 3}, "sequences=3 of length=160 have 480"),
+        ({"length": 64}, "sequences=2 of length=64 have 128"),
+        ({"lengths": "50,21"}, "lengths=50,21 have 71"),
+    ],
+)
+def test_tokens_that_are_not_those_of_the_inputs(params, shown):
+    with pytest.raises(ConfigError) as raised:
+        simulate("gdn_layer", "toy", inputs=made_inputs(70, 1), **params)
+    advice = "give lengths=70 for one sequence"
+    assert str(raised.value) == f"gdn_layer: the inputs have 70 tokens, but {shown}; {advice}"
+
+
+def test_sequences_follow_from_their_length_and_the_other_way_round():
+    inputs = made_inputs(70, 1)
+    for params in ({"sequences": 2}, {"length": "35"}, {"lengths": "35,35"}):
+        report = simulate("gdn_layer", "toy", inputs=inputs, timing_only=True, **params)
+        wanted = ("", 35, 2) if "lengths" not in params else ("35,35", 160, 2)
+        assert tuple(report.params[name] for name in ("lengths", "length", "sequences")) == wanted
+
+
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
 def test_a_gate_that_is_not_finite(value):
     """It takes its own head of its own sequence with it, and no other."""
