@@ -45,13 +45,30 @@ def run_points(points: Sequence[Point], *, backend: Backend, jobs: int, client: 
     elif backend == "loky":
         yield from _on_loky(points, workers)
     else:
-        from joblib import Parallel, delayed, parallel_config
-
         with ExitStack() as stack:
             client, workers = _client(stack, jobs, client)
-            stack.enter_context(parallel_config(backend="dask", client=client))
-            parallel = Parallel(n_jobs=-1, return_as="generator_unordered", batch_size=1)
-            yield from parallel(delayed(run_point)(point) for point in _by_stream(points, workers))
+            yield from _on_dask(_by_stream(points, workers), workers, client)
+
+
+def _on_dask(points: Sequence[Point], workers: int, client: Any) -> Iterator[Row]:
+    """Run points on a Dask cluster, two a worker at a time; Dask gives up one that ends several workers."""
+    from distributed import KilledWorker, as_completed
+
+    waiting = iter(points)
+    given = {client.submit(run_point, p, pure=False): p for p in itertools.islice(waiting, 2 * workers)}
+    done = as_completed(list(given))
+    for future in done:
+        point, error = given.pop(future), future.exception()
+        if error is None:
+            yield future.result()
+        elif isinstance(error, KilledWorker):
+            yield failed_row(point, f"{point.name}: the processes that ran it ended")
+        else:
+            raise error
+        for more in itertools.islice(waiting, 1):
+            following = client.submit(run_point, more, pure=False)
+            given[following] = more
+            done.add(following)
 
 
 def _on_loky(points: Sequence[Point], workers: int) -> Iterator[Row]:
