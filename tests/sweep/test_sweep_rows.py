@@ -145,6 +145,22 @@ def test_a_dask_cluster_gives_the_same_rows(folder):
         assert npusim.sweep(SPACE, backend="dask", client=client).rows == one_process(SPACE).rows
 
 
+@pytest.mark.skipif(importlib.util.find_spec("distributed") is None, reason="needs npusim[cluster]")
+@pytest.mark.filterwarnings("ignore")
+def test_a_point_that_ends_its_dask_workers_is_a_row(folder):
+    import dask
+    from distributed import Client, LocalCluster
+
+    space = {"program": "few.py:leaves", "chips": ["toy"], "params": {"how": "exit"}}
+    with (
+        dask.config.set({"distributed.scheduler.allowed-failures": 0}),
+        LocalCluster(n_workers=1, threads_per_worker=1, dashboard_address=None) as cluster,
+        Client(cluster) as client,
+    ):
+        (row,) = npusim.sweep(space, backend="dask", client=client).failed
+    assert row["error"] == "leaves: the processes that ran it ended"
+
+
 def test_a_backend_that_is_not_installed(folder, monkeypatch):
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     with pytest.raises(ConfigError) as caught:
@@ -207,7 +223,7 @@ def test_a_point_that_ends_its_worker_is_a_row_and_the_others_run(folder):
 def test_the_only_point_that_ends_its_worker_does_not_end_the_sweep(folder):
     space = {"program": "few.py:leaves", "chips": ["toy"], "params": {"n": 0, "how": "exit"}}
     (row,) = npusim.sweep(space, jobs=2).failed
-    assert row["error"].startswith("leaves: its process ended")
+    assert row["error"] == "leaves: its process ended with exit code 0"
 
 
 def test_files_hold_every_row(folder):
