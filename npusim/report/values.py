@@ -12,7 +12,7 @@ from npusim.isa.instruction import Array
 from npusim.program.program import Expected, Program
 from npusim.report.model import Values
 
-_CHUNK = 1 << 20
+_CHUNK = 1 << 17  # larger temporaries go back to the system each time, and are faulted in again
 
 NOT_CHECKED = Values(
     checked=False, ok=None, max_abs_error=None, max_ulp=None, mismatches=None, tolerance=None
