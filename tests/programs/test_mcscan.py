@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from npusim import load_chip, simulate
-from npusim.errors import ConfigError, ConfigError
+from npusim.errors import ConfigError
 
 THREE = {"cores.cube": 3}
 DEVICE = load_chip("ascend-910b4", overrides=THREE)
