@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from npusim.isa.instruction import Array
+from npusim.plots.style import figure_of
 from npusim.report.occupancy import Occupancy
 from npusim.units import KIB
 
@@ -50,7 +51,7 @@ def _strips(found: Occupancy, rows: dict[str, Array], ax: Axes, unit: str, most:
             us, np.arange(len(rows) + 1), np.array([*rows.values()]), cmap="Blues", vmin=0, vmax=most
         )
         drawn.set_rasterized(True)
-        ax.get_figure().colorbar(  # type: ignore[union-attr]  # axes in a figure
+        figure_of(ax).colorbar(
             drawn, ax=ax, label=unit, pad=0.02, ticks=MaxNLocator(5, integer=most >= 5 or unit != _PERCENT)
         )
     ax.hlines(np.arange(1, len(rows)), us[0], us[-1], color="0.8", linewidth=0.6)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from npusim.plots.roofs import Point, Roof, Roofline
-from npusim.plots.style import BELOW, BLACK, BLUE, GREEN, GREY, ORANGE, PURPLE, SKY, VERMILION
+from npusim.plots.style import BELOW, BLACK, BLUE, GREEN, GREY, ORANGE, PURPLE, SKY, VERMILION, figure_of
 from npusim.report.components import LATENCY, MEMORY
 
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ def roofline(line: Roofline, ax: Axes) -> Axes:
     ax.set(xlabel=f"operations per {per}", ylabel="10⁹ operations per second")
     ax.grid(which="major", color="0.92", linewidth=0.5)
     ax.set_axisbelow(True)
-    width = ax.get_figure().get_size_inches()[0]  # type: ignore[union-attr]  # axes in a figure
+    width = figure_of(ax).get_size_inches()[0]
     ax.set_title("\n".join(title_rows(line, width)), loc="left")
     for unit in dict.fromkeys(_unit(p.compute) for p in finite):
         ax.plot(
@@ -158,9 +158,11 @@ def place_names(ax: Axes) -> None:
     Every name takes the first free one of some places around its point, the nearest first; where none is free
     it stays at the first. To be called again after a layout changed the size of the axes.
     """
-    names = [text for text in ax.texts if text.get_gid() == _NAME]
-    figure = ax.get_figure()
-    if not names or figure is None:
+    from matplotlib.text import Annotation
+
+    names = [t for t in ax.texts if isinstance(t, Annotation) and t.get_gid() == _NAME]
+    figure = figure_of(ax)
+    if not names:
         return
     scale = figure.dpi / 72
     others = [text for text in ax.texts if text.get_gid() != _NAME]
@@ -176,7 +178,7 @@ def place_names(ax: Axes) -> None:
         boxes = []
         for right, dx, dy in _PLACES:
             text.set(ha="left" if right else "right")
-            text.xyann = (dx, dy)  # type: ignore[attr-defined]  # only annotations have this gid
+            text.xyann = (dx, dy)
             boxes.append(text.get_window_extent().extents)
         free = [
             at for at, box in enumerate(boxes) if _inside(box, edge) and not any(_meet(box, t) for t in taken)
@@ -184,7 +186,7 @@ def place_names(ax: Axes) -> None:
         best = free[0] if free else 0
         right, dx, dy = _PLACES[best]
         text.set(ha="left" if right else "right")
-        text.xyann = (dx, dy)  # type: ignore[attr-defined]
+        text.xyann = (dx, dy)
         taken.append(boxes[best])
 
 

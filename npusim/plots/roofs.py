@@ -134,17 +134,14 @@ def _explained(verdict: Verdict) -> str:
     """Say a verdict without the letters of the table of components."""
     c, limit = verdict.component, f"{verdict.threshold:.0%}"
     if verdict.code in ("CB", "MB"):
-        what = "compute bound" if verdict.code == "CB" else "MTE bound"
-        return f"{what}: {c.name} ({c.main_part}), {verdict.value:.1%} of its roof, {limit} or more"
+        return f"{verdict.kind}: {c.name} ({c.main_part}), {verdict.value:.1%} of its roof, {limit} or more"
     if verdict.code == "IP":
-        why = max(c.waits, key=lambda w: c.waits[w]) if c.waits else "nothing"
         return (
-            f"insufficient parallelism: no component is active for {limit} of the time, {c.name} most with "
-            f"{verdict.value:.1%}; the rest is mostly {why}"
+            f"{verdict.kind}: no component is active for {limit} of the time, {c.name} most with "
+            f"{verdict.value:.1%}; the rest is mostly {verdict.rest}"
         )
-    what = "inefficient compute" if verdict.code == "IC" else "inefficient MTE"
     return (
-        f"{what}: {c.name} ({c.main_part}) is active for {verdict.value:.1%} of the time, "
+        f"{verdict.kind}: {c.name} ({c.main_part}) is active for {verdict.value:.1%} of the time, "
         f"at {c.efficiency:.1%} of its ideal rate"
     )
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from npusim.errors import ConfigError
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 BLACK, ORANGE, SKY, GREEN = "#000000", "#E69F00", "#56B4E9", "#009E73"
@@ -54,6 +55,13 @@ PAPER: Any = {
     "pdf.fonttype": 42,
 }
 """Settings of matplotlib for figures in papers, for `matplotlib.rc_context`."""
+
+
+def figure_of(ax: Axes) -> Figure:
+    """Return the figure that axes are drawn in."""
+    figure = ax.get_figure(root=True)
+    assert figure is not None
+    return figure
 
 
 def save_figure(

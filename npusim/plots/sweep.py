@@ -11,7 +11,7 @@ import numpy as np
 
 from npusim.errors import ConfigError, did_you_mean
 from npusim.isa.instruction import Array
-from npusim.plots.style import BELOW, BLACK, BLUE, GREEN, ORANGE, PURPLE, SKY, VERMILION
+from npusim.plots.style import BELOW, BLACK, BLUE, GREEN, ORANGE, PURPLE, SKY, VERMILION, figure_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -182,7 +182,7 @@ def _map(grid: Grid, ax: Axes) -> None:
     known = grid.values[~np.isnan(grid.values)]
     norm = (LogNorm if _wide(known.tolist()) else Normalize)(known.min(), known.max())
     drawn = ax.pcolormesh(grid.values, cmap="cividis_r", norm=norm, edgecolors="white", linewidth=0.3)
-    width, height = ax.get_figure().get_size_inches()  # type: ignore[union-attr]  # axes in a figure
+    width, height = figure_of(ax).get_size_inches()
     wide = max(len(_short(v)) for v in grid.xs) + 1
     for axis, values, room in (
         (ax.xaxis, grid.xs, int((width - 1.8) / (wide * _LETTER))),
@@ -192,7 +192,7 @@ def _map(grid: Grid, ax: Axes) -> None:
         axis.set_ticks([i + 0.5 for i in at], [_short(values[i]) for i in at])
     ax.tick_params(length=0)
     ax.set_ylabel(label(grid.by))
-    ax.get_figure().colorbar(drawn, ax=ax, label=label(grid.column))  # type: ignore[union-attr]  # axes in a figure
+    figure_of(ax).colorbar(drawn, ax=ax, label=label(grid.column))
 
 
 def _values(rows: Sequence[Mapping[str, Any]], axis: str) -> list[Any]:

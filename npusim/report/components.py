@@ -82,6 +82,15 @@ class Thresholds:
         return self.move if cube else self.move_of_vector
 
 
+_KINDS = {
+    "CB": "compute bound",
+    "MB": "MTE bound",
+    "IP": "insufficient parallelism",
+    "IC": "inefficient compute",
+    "IM": "inefficient MTE",
+}
+
+
 @dataclass(frozen=True, slots=True)
 class Verdict:
     """What limits a run."""
@@ -103,21 +112,29 @@ class Verdict:
         return abs(self.value - self.threshold)
 
     @property
+    def kind(self) -> str:
+        """What the letters stand for."""
+        return _KINDS[self.code]
+
+    @property
+    def rest(self) -> str:
+        """What the component waits for most."""
+        waits = self.component.waits
+        return max(waits, key=lambda w: waits[w]) if waits else "nothing"
+
+    @property
     def text(self) -> str:
         """One line with the numbers that decided."""
         c = self.component
         if self.code in ("CB", "MB"):
-            what = "compute bound" if self.code == "CB" else "MTE bound"
-            return f"{what}: {c.name} ({c.main_part}), U {self.value:.1%} >= {self.threshold:.0%}"
+            return f"{self.kind}: {c.name} ({c.main_part}), U {self.value:.1%} >= {self.threshold:.0%}"
         if self.code == "IP":
-            why = max(c.waits, key=lambda w: c.waits[w]) if c.waits else "nothing"
             return (
-                f"insufficient parallelism: the largest R is {c.name}, {self.value:.1%} < "
-                f"{self.threshold:.0%}; the rest is mostly {why}"
+                f"{self.kind}: the largest R is {c.name}, {self.value:.1%} < "
+                f"{self.threshold:.0%}; the rest is mostly {self.rest}"
             )
-        what = "inefficient compute" if self.code == "IC" else "inefficient MTE"
         return (
-            f"{what}: {c.name} ({c.main_part}), R {self.value:.1%} >= {self.threshold:.0%} "
+            f"{self.kind}: {c.name} ({c.main_part}), R {self.value:.1%} >= {self.threshold:.0%} "
             f"at E {c.efficiency:.1%}"
         )
 
