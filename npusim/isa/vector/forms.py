@@ -18,7 +18,8 @@ from npusim.isa.state import FULL_MASK, State
 from npusim.isa.sync import PipeBarrier
 from npusim.isa.vector.dequantise import CastDequant
 from npusim.isa.vector.gather import GatherMask
-from npusim.isa.vector.lanes import VectorInstruction, layout_of
+from npusim.isa.vector.lanes import VectorInstruction
+from npusim.isa.vector.layout import layout_of
 from npusim.isa.vector.reduce import WholeReduceSum
 from npusim.isa.vector.walk import BLOCK_BITS, lanes_of
 from npusim.units import ceil_div

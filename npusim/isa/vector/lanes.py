@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import lru_cache
 from math import ceil
-from operator import attrgetter
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -16,6 +15,7 @@ from npusim.isa.instruction import ALIGNMENT, Array, CoreView, Instruction, Work
 from npusim.isa.operand import Access, Imm, Operand, Pipe, Scalar, Space
 from npusim.isa.state import State
 from npusim.isa.vector.banks import Walk, bank_cycles
+from npusim.isa.vector.layout import Layout, layout_of
 from npusim.isa.vector.overlap import check_overlap
 from npusim.isa.vector.walk import (
     Plan,
@@ -232,46 +232,6 @@ def _stride_fields(cls: type[VectorInstruction]) -> tuple[str, ...]:
 def _one_of(words: str) -> str:
     *head, last = words.split()
     return f"{', '.join(head)} or {last}" if head else last
-
-
-class Layout(NamedTuple):
-    """Which operands of a class are walked, and how to read their fields fast."""
-
-    names: tuple[str, ...]
-    operands: Any
-    """Returns the tuple of operands of an instruction."""
-    geometry: Any
-    """Returns (repeat, then type, block and repeat stride of every operand)."""
-    reads_dst: bool
-    reads: tuple[bool, ...]
-    writes: tuple[bool, ...]
-
-
-_LAYOUTS: dict[Any, Layout] = {}
-
-
-def layout_of(cls: type[VectorInstruction]) -> Layout:
-    """Return the layout of a class: its operands that have strides, destination first."""
-    found = _LAYOUTS.get(cls)
-    if found is None:
-        fields = {f.name for f in cls.spec}
-        found = make_layout(cls, *(n for n in cls.roles if f"{n}_block" in fields))
-        _LAYOUTS[cls] = found
-    return found
-
-
-def make_layout(cls: type[VectorInstruction], *names: str) -> Layout:
-    """Return a layout with the given operands, destination first."""
-    geometry = [f"{n}{suffix}" for n in names for suffix in (".dtype", "_block", "_repeat")]
-    get = attrgetter(*names)
-    return Layout(
-        names,
-        get if len(names) > 1 else lambda op: (get(op),),
-        attrgetter("repeat", *geometry),
-        cls.roles[names[0]].reads,
-        tuple(cls.roles[n].reads for n in names),
-        tuple(cls.roles[n].writes for n in names),
-    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

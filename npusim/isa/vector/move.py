@@ -13,7 +13,8 @@ from npusim.isa.instruction import Array, CoreView, UbIn, UbOut, Work, instructi
 from npusim.isa.operand import Access, Scalar
 from npusim.isa.state import State
 from npusim.isa.vector.banks import Walk
-from npusim.isa.vector.lanes import LaneWise, Repeated, layout_of, ub, value_of
+from npusim.isa.vector.lanes import LaneWise, Repeated, ub, value_of
+from npusim.isa.vector.layout import layout_of
 from npusim.isa.vector.walk import Plan, Step, counted_plan, plan_of
 from npusim.units import BLOCK_BYTES, REPEAT_BYTES, ceil_div
 

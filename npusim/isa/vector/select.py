@@ -12,7 +12,8 @@ from npusim.isa.dtype import F16, F32, U8, DType
 from npusim.isa.instruction import Array, CoreView, UbIn, UbOut, instruction
 from npusim.isa.operand import Access, Imm, Scalar
 from npusim.isa.state import State
-from npusim.isa.vector.lanes import LaneWise, Layout, make_layout, ub, value_of
+from npusim.isa.vector.lanes import LaneWise, ub, value_of
+from npusim.isa.vector.layout import Layout, make_layout
 from npusim.isa.vector.walk import Piece, Plan, Step, repeated, runs_of
 from npusim.units import ceil_div
 
